@@ -1,0 +1,36 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+
+.PHONY: help setup train test test-slow lint format bench docs
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: ## Make .venv with pinned dependencies (does nothing the second time)
+	@tools/setup.sh
+
+train: setup ## Train the default recipe, CartPole with PPO, and show it live
+	@$(BIN)/shoal train cartpole
+
+test: setup lint ## Lint, type check and all tests that take seconds
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: setup ## The long proofs: every recipe to its bar with 5 seeds
+	$(BIN)/pytest -m slow -s
+
+lint: setup ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: setup ## Let ruff format the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup ## Side by side with stable-baselines3, in its own environment
+	$(BIN)/python benchmarks/cartpole_ppo.py
+
+docs: ## Build the documentation site into site/
+	@EXTRAS=dev,box2d,docs tools/setup.sh
+	$(BIN)/mkdocs build --strict

@@ -1,0 +1,30 @@
+"""Shoal: distributed multi-agent reinforcement learning. `shoal.train(shoal.Experiment(env="CartPole-v1"))`.
+
+Names load on first use, so that `import shoal` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.api.experiment import Experiment
+    from shoal.launchers.evaluate import evaluate
+    from shoal.launchers.train import resume, train
+
+__version__ = "0.1.0"
+__all__ = ["Experiment", "evaluate", "resume", "train"]
+
+_HOMES = {
+    "Experiment": "shoal.api.experiment",
+    "evaluate": "shoal.launchers.evaluate",
+    "resume": "shoal.launchers.train",
+    "train": "shoal.launchers.train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'shoal' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

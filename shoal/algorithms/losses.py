@@ -1,0 +1,31 @@
+"""Losses and diagnostics. Pure functions of tensors of one shape, `[N]` or `[R, B]`; means are over all entries given."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def clipped_policy_loss(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """PPO's pessimistic bound (Schulman et al. 2017, eq. 7), negated, per entry."""
+    return -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
+
+
+def squared_value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip: float | None) -> Tensor:
+    """Half the squared error per entry; with `clip`, the worse of it and that of the value moved at most `clip` from the old one."""
+    loss = (value - target).square()
+    if clip is not None:
+        near = old_value + (value - old_value).clamp(-clip, clip)
+        loss = torch.maximum(loss, (near - target).square())
+    return 0.5 * loss
+
+
+def approximate_kl(log_ratio: Tensor, ratio: Tensor) -> Tensor:
+    """How far the new policy is from the one that acted, per entry: (r - 1) - log r, unbiased and never negative (Schulman 2020)."""
+    return ratio - 1.0 - log_ratio
+
+
+def explained_variance(value: Tensor, target: Tensor) -> Tensor:
+    """1 - Var[target - value] / Var[target]: 1 is perfect, 0 is as good as a constant; 0 where targets do not vary."""
+    spread = target.var(unbiased=False)
+    return torch.where(spread > 0, 1.0 - (target - value).var(unbiased=False) / spread, torch.zeros_like(spread))

@@ -1,0 +1,155 @@
+"""PPO (Schulman et al. 2017): batches of fresh fragments in, better versions out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from shoal.algorithms.actor_critic import ActorCritic
+from shoal.algorithms.learner import Adam
+from shoal.algorithms.losses import approximate_kl, clipped_policy_loss, explained_variance, squared_value_loss
+from shoal.algorithms.ppo.config import PPOConfig, check_schedules, count_minibatches
+from shoal.algorithms.ppo.minibatches import Experience, LaneMinibatches, Minibatches, RowMinibatches
+from shoal.algorithms.returns import gae
+from shoal.algorithms.reward_scale import RewardScale
+from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
+from shoal.api.fragment import Fragment
+from shoal.api.metric import Last, Mean, Metric
+from shoal.base.config import Named, value_at
+from shoal.base.flat import Flat
+from shoal.base.seeding import derive_seed, generator
+
+AVERAGED = ("policy_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction", "loss")
+"""Metrics that every minibatch gives, in the order of the vector that `_loss` returns."""
+KL = AVERAGED.index("approx_kl")
+
+
+class PPO(Algorithm):
+    """Owns an ActorCritic, one Adam and, if asked, a reward scale."""
+
+    Config = PPOConfig
+    policy: ActorCritic
+
+    def __init__(self, config: PPOConfig, model: Named, task: Task) -> None:
+        self.config, self._task = config, task
+        self.needs = Needs(unroll=config.unroll, bootstrap=1, max_lag=0)
+        torch.manual_seed(derive_seed(task.seed, "initial weights"))
+        self.policy = ActorCritic(
+            task.group, model, shared=config.shared, normalise=config.normalise_observations,
+            squash=config.squash, log_std=config.log_std,
+        )  # fmt: skip
+        self.reward_scale = RewardScale(config.gamma, task.lanes) if config.normalise_rewards else None
+        self.policy.add_module("reward_scale", self.reward_scale)
+        self._parts = count_minibatches(config, task.lanes, recurrent=self.policy.recurrent)
+        check_schedules(config, task.horizon)
+        self.flat = Flat(self.policy, gradients=True)
+        self.optimiser = Adam(self.flat, lr=value_at(config.lr, 0, task.horizon), max_grad_norm=config.max_grad_norm)
+        self._updates = 0
+
+    def update(self, batch: Fragment, learner: Learner) -> Update:
+        self.optimiser.lr = value_at(self.config.lr, learner.steps, self._task.horizon)
+        entropy = value_at(self.config.entropy, learner.steps, self._task.horizon)
+        experience = self._judge(batch, learner)
+        metrics = self._learn(experience, learner, entropy)
+        metrics["train/explained_variance"] = Mean(self._explained(experience))
+        metrics["train/learning_rate"] = Last(self.optimiser.lr)
+        metrics["train/entropy_coef"] = Last(entropy)
+        # Statistics change between versions, never inside one: decisions and their evaluation see the same.
+        if self.policy.normaliser is not None:
+            self.policy.normaliser.update(batch.observation, batch.valid, learner.mean)
+        if self.reward_scale is not None:
+            self.reward_scale.update(batch, learner.mean)
+        self._updates += 1
+        return Update(metrics)
+
+    # ------------------------------------------------------------ before the passes
+
+    @torch.no_grad()
+    def _judge(self, batch: Fragment, learner: Learner) -> Experience:
+        """Values of all rows by the newest parameters, then advantages and targets."""
+        observation = self.policy.normalised(batch.observation)
+        value = self.policy.values(observation, batch.state, batch.first)
+        reward = batch.reward if self.reward_scale is None else self.reward_scale(batch.reward)
+        advantage = gae(
+            reward, value, batch.terminated, batch.truncated, batch.valid, gamma=self.config.gamma, lam=self.config.lam
+        )
+        target = advantage + value
+        if self.config.normalise_advantages:
+            advantage = normalised(advantage, batch.valid, learner)
+        return Experience(
+            observation, batch.action, batch.extras["log_prob"], advantage, target, value,
+            batch.first, batch.action_mask, batch.state, batch.valid,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ the passes
+
+    def _learn(self, experience: Experience, learner: Learner, entropy: float) -> dict[str, Metric]:
+        kind: type[Minibatches] = LaneMinibatches if self.policy.recurrent else RowMinibatches
+        parts = kind(experience, self._parts)
+        total, count, norms = torch.zeros(len(AVERAGED)), 0, 0.0
+        for part in self._passes(parts):
+            loss, stats = self._loss(part, entropy)
+            if self.config.target_kl and float(learner.mean(stats[KL])) > 1.5 * self.config.target_kl:
+                break
+            norms += learner.step(loss, self.optimiser)
+            total += stats
+            count += 1
+        means = (total / max(count, 1)).tolist()
+        metrics: dict[str, Metric] = {f"train/{name}": Mean(x, count) for name, x in zip(AVERAGED, means, strict=True)}
+        metrics["train/grad_norm"] = Mean(norms / max(count, 1), count)
+        metrics["train/minibatches"] = Mean(count)
+        return metrics
+
+    def _passes(self, parts: Minibatches):  # type: ignore[no-untyped-def]
+        for epoch in range(self.config.epochs):
+            yield from parts.epoch(generator(self._task.seed, "minibatches", self._updates, epoch))
+
+    def _loss(self, part: Experience, entropy_coef: float) -> tuple[Tensor, Tensor]:
+        """The loss of one minibatch, and its metrics in the order of AVERAGED."""
+        new = self.policy.evaluate(part.observation, part.state, part.first, part.action, part.action_mask)
+        pick = (lambda x: x) if part.valid is None else (lambda x: x[part.valid])
+        log_ratio = pick(new.log_prob - part.log_prob)
+        ratio = log_ratio.exp()
+        policy_loss = clipped_policy_loss(ratio, pick(part.advantage), self.config.clip).mean()
+        value_loss = squared_value_loss(
+            pick(new.value), pick(part.target), pick(part.value), self.config.value_clip
+        ).mean()
+        entropy = pick(new.entropy).mean()
+        loss = policy_loss + self.config.value_coef * value_loss
+        if entropy_coef:
+            loss = loss - entropy_coef * entropy
+        with torch.no_grad():
+            kl = approximate_kl(log_ratio, ratio).mean()
+            clipped = ((ratio - 1.0).abs() > self.config.clip).float().mean()
+            stats = torch.stack([policy_loss, value_loss, -entropy, kl, clipped, loss])
+        return loss, stats
+
+    @staticmethod
+    def _explained(experience: Experience) -> float:
+        valid = experience.valid
+        return float(explained_variance(experience.value[valid], experience.target[valid]))
+
+    # ------------------------------------------------------------ state
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
+        state |= {f"optimiser.{name}": value for name, value in self.optimiser.state_dict().items()}
+        state["updates"] = torch.tensor(self._updates)
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.policy.load_state_dict(part(state, "policy."))
+        self.optimiser.load_state_dict(part(state, "optimiser."))
+        self._updates = int(state["updates"])
+
+
+def normalised(advantage: Tensor, valid: Tensor, learner: Learner) -> Tensor:
+    """Zero mean and unit spread over the valid rows of all replicas."""
+    rows = advantage[valid]
+    mean, square = learner.mean(torch.stack([rows.mean(), rows.square().mean()]))
+    return (advantage - mean) / ((square - mean.square()).clamp(min=0.0).sqrt() + 1e-8)
+
+
+def part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The entries under a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

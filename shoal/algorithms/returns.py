@@ -1,0 +1,48 @@
+"""What rewards add up to. Pure functions of tensors `[R, B]` in the layout of a Fragment."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def reverse_scan(term: Tensor, factor: Tensor) -> Tensor:
+    """x[t] = term[t] + factor[t] * x[t+1], with x[R] = 0, for all t at once.
+
+    By doubling: after k rounds x[t] covers 2^k rows, so 7 rounds of whole-array operations replace 128 of single rows.
+    """
+    total, factor = term.clone(), factor.clone()
+    span = 1
+    while span < len(total):
+        total[:-span] += factor[:-span] * total[span:]  # the product is a new tensor: nothing is read after being written
+        factor[:-span] = factor[:-span] * factor[span:]
+        factor[-span:] = 0.0
+        span *= 2
+    return total
+
+
+def gae(
+    reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor, *, gamma: float, lam: float
+) -> Tensor:
+    """Generalised advantage estimation (Schulman et al. 2016, eq. 16) -> advantages `[R, B]`, zero where not valid.
+
+    The value of row t+1 is what follows decision t: after a truncation that row holds the final observation, so the future is
+    valued and the sum ends there; after a termination there is no future.
+    """
+    following = torch.cat([value[1:], torch.zeros_like(value[:1])])
+    delta = reward + gamma * following * ~terminated - value
+    goes_on = (~(terminated | truncated) & valid).to(reward.dtype)
+    return reverse_scan(delta * valid, gamma * lam * goes_on)
+
+
+def discounted_sums(reward: Tensor, first: Tensor, valid: Tensor, carried: Tensor, *, gamma: float) -> tuple[Tensor, Tensor]:
+    """Running discounted sum of rewards per lane, s[t] = reward[t] + gamma * s[t-1], restarted where `first`.
+
+    reward, first, valid `[R, B]`, carried `[B]`: the sum before row 0 -> sums `[R, B]`, the last sum of each lane `[B]`.
+    Rows that are not valid pass the sum on unchanged.
+    """
+    keep = torch.where(valid, gamma * (~first).to(reward.dtype), 1.0)
+    term = torch.where(valid, reward, 0.0)
+    term[0] += keep[0] * carried
+    sums = reverse_scan(term.flip(0), keep.flip(0)).flip(0)
+    return sums, sums[-1]

@@ -1,0 +1,50 @@
+"""Rewards of unit scale, whatever the world pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from shoal.algorithms.returns import discounted_sums
+from shoal.api.fragment import Fragment
+
+
+class RewardScale(nn.Module):
+    """Divides rewards by the spread of their discounted sums, as seen so far. Part of the policy, so that it is saved with it."""
+
+    mean: Tensor
+    variance: Tensor
+    count: Tensor
+    sums: Tensor
+
+    def __init__(self, gamma: float, lanes: int) -> None:
+        super().__init__()
+        self._gamma = gamma
+        self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("variance", torch.ones((), dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("sums", torch.zeros(lanes))
+
+    def forward(self, reward: Tensor) -> Tensor:
+        """Scaled and kept within +-10."""
+        return (reward / (self.variance.float().sqrt() + 1e-8)).clamp(-10.0, 10.0)
+
+    def update(self, batch: Fragment, mean: Callable[[Tensor], Tensor]) -> None:
+        """Carry every lane's sum on through `batch`; `mean` averages over the replicas of the trainer (Chan et al. 1979)."""
+        lanes = batch.lanes
+        sums, self.sums[lanes] = discounted_sums(
+            batch.reward, batch.first, batch.valid, self.sums[lanes], gamma=self._gamma
+        )
+        seen = sums[batch.valid].double()
+        if not len(seen):
+            return
+        count, total, squares = mean(torch.stack([torch.tensor(float(len(seen))).double(), seen.sum(), seen.square().sum()]))
+        batch_mean = total / count
+        everything = self.count + count
+        shift = batch_mean - self.mean
+        spread = self.variance * self.count + (squares - count * batch_mean.square()) + shift.square() * self.count * count / everything
+        self.mean += shift * count / everything
+        self.variance.copy_(spread / everything)
+        self.count.copy_(everything)

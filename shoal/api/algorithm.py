@@ -1,0 +1,103 @@
+"""What learns: an Algorithm owns a Policy and its optimisers, says what it needs, and turns batches into better versions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from shoal.api.env import AgentGroup
+    from shoal.api.fragment import Fragment
+    from shoal.api.metric import Metric
+    from shoal.api.policy import Policy
+    from shoal.base.config import Config, Named
+    from shoal.base.flat import Flat
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an algorithm asks of the pipeline."""
+
+    unroll: int
+    """Decisions per lane and fragment."""
+    bootstrap: int = 1
+    """Rows behind the last decision, seen but not learned from."""
+    burn_in: int = 0
+    """Rows before the first, repeated from the fragment before, to warm recurrent state."""
+    max_lag: int = 0
+    """How many versions old experience may be when the experiment does not say."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an algorithm is built for."""
+
+    group: AgentGroup
+    lanes: int
+    """Lanes in one batch, over all actors."""
+    seed: int
+    horizon: int | None = None
+    """`stop.steps`, where schedules end by default."""
+
+
+@dataclass
+class Update:
+    """What one `update` has to say."""
+
+    metrics: dict[str, Metric] = field(default_factory=dict)
+
+
+class Optimiser(Protocol):
+    """Moves one flat block of parameters along its gradient."""
+
+    flat: Flat
+    lr: float
+    max_grad_norm: float
+
+    def apply(self) -> None:
+        """One step along `flat.gradients`."""
+
+
+class Learner(Protocol):
+    """The one place with backward, finite check, agreement of replicas, clipping and optimiser step."""
+
+    steps: int
+    """Environment steps of the run behind the batch in hand: what schedules follow."""
+
+    def step(self, loss: Tensor, optimiser: Optimiser) -> float:
+        """One parameter change; the gradient's norm before clipping. NonFiniteError leaves the parameters untouched."""
+
+    def mean(self, value: Tensor) -> Tensor:
+        """The mean over the replicas of this trainer: what they must share."""
+
+
+class NonFiniteError(ArithmeticError):
+    """A loss or gradient was NaN or infinite; its text names the source."""
+
+
+class Algorithm(ABC):
+    """A way to learn. Built as `Class(config, model, task)`; its settings are the nested `Config`."""
+
+    Config: type[Config]
+    needs: Needs
+    policy: Policy
+    flat: Flat
+    """The policy's block: what is published."""
+
+    @abstractmethod
+    def __init__(self, config: Any, model: Named, task: Task) -> None: ...
+
+    @abstractmethod
+    def update(self, batch: Fragment, learner: Learner) -> Update:
+        """Learn from one batch of tensors; afterwards `flat.block` is the next version."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything needed to go on: policy, optimiser, counters. Names are stable between releases."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on from `state_dict`."""

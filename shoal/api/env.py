@@ -1,0 +1,115 @@
+"""The world, seen as a batch: `num_envs` copies of one multi-agent environment, stepped in one call.
+
+A single-agent task is a world with one group of one agent. This module needs numpy alone, so that a process with another
+Python can serve an Env.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+
+Array = np.ndarray
+Tree = Any
+
+
+@dataclass(frozen=True)
+class AgentGroup:
+    """Agents with equal spaces. Their arrays lie side by side: `[num_envs, len(agents), ...]`."""
+
+    agents: tuple[str, ...]
+    observation_space: Space[Any]
+    action_space: Space[Any]
+
+
+@dataclass
+class Turn:
+    """What one group sees and must answer. Leading axes `[rows, agents]`. Arrays are valid until the next `send`."""
+
+    observation: Tree
+    """What to act on now; where an agent does not act, its last observation."""
+    reward: Array
+    """float32: earned since the last step."""
+    terminated: Array
+    """bool: the agent's episode ended by the rules of the world: there is no future to value."""
+    truncated: Array
+    """bool: the agent's episode was cut off: the future exists, nobody will see it."""
+    acting: Array
+    """bool: this agent must act now. Turn-taking, death, birth and the idle call of next-step autoreset are this mask."""
+    action_mask: Array | None = None
+    """bool `[rows, agents, choices]`: True where a choice is allowed."""
+    final_observation: Tree | None = None
+    """Same-step autoreset only: the last observation of the rows that ended; other rows hold anything."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One finished episode of one env copy."""
+
+    row: int
+    length: int
+    """Steps the copy advanced."""
+    returns: dict[str, Array]
+    """Group -> float `[agents]`: undiscounted sum of raw rewards."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Numbers from the last `info` under the key `metrics`."""
+
+
+@dataclass
+class Step:
+    """The answer to `reset` or to `send`: what every group sees now, and which episodes ended on the way."""
+
+    turns: dict[str, Turn]
+    rows: Array | None = None
+    """Env copies this answer speaks of; None: all, in order."""
+    state: Tree | None = None
+    """`[rows, ...]`: the global state, where the world has one."""
+    advanced: int = 0
+    """Env copies that really advanced: idle autoreset calls are no environment steps."""
+    episodes: list[Episode] = field(default_factory=list)
+
+
+class Env(ABC):
+    """A batch of worlds. Legal order: `reset`, then `send` and `recv` in turn, then `close`."""
+
+    groups: dict[str, AgentGroup]
+    num_envs: int
+
+    @abstractmethod
+    def reset(self, seed: int) -> Step:
+        """Start new episodes everywhere. Equal seeds and equal actions give equal worlds."""
+
+    @abstractmethod
+    def send(self, actions: dict[str, Array]) -> None:
+        """Group -> `[num_envs, agents, ...]`. Returns at once where the world can; entries of idle agents are ignored."""
+
+    @abstractmethod
+    def recv(self, timeout: float) -> Step:
+        """The outcome of the last `send`; TimeoutError if the world does not answer in `timeout` seconds."""
+
+    def step(self, actions: dict[str, Array], timeout: float = 60.0) -> Step:
+        """`send` and `recv`."""
+        self.send(actions)
+        return self.recv(timeout)
+
+    def render(self, row: int) -> Array | None:
+        """An RGB picture `[height, width, 3]` of one copy, or None where there is none."""
+        return None
+
+    def snapshot(self) -> Tree | None:
+        """Everything needed to go on from here, or None: this world cannot."""
+        return None
+
+    def restore(self, tree: Tree) -> None:
+        """Go on from a snapshot."""
+        raise NotImplementedError(f"{type(self).__name__} cannot restore")
+
+    def close(self) -> None:
+        """Free what the world holds."""
+        return

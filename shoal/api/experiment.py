@@ -1,0 +1,98 @@
+"""The Experiment: one typed tree that says everything about a run. Loaded from YAML or built in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from shoal.base.config import Config, Count, Duration, Named, load_layers, named_by_default
+
+
+class EnvConfig(Config):
+    """The world, and how many copies of it."""
+
+    id: str
+    """A Gymnasium id (`CartPole-v1`), or your own `module:factory` or `file.py:factory`."""
+    num_envs: Count = Field(16, ge=1)
+    """Copies in the whole run."""
+    kwargs: dict[str, Any] = {}
+    """Passed to the environment's constructor."""
+    wrappers: list[str] = []
+    """Gymnasium wrappers around every copy, innermost first: `module:Class`."""
+    vector: Literal["auto", "native", "loop"] = "auto"
+    """How copies are stepped: `native` by the environment's own vector implementation, `loop` one by one, `auto` native where it exists."""
+
+
+class PlacementConfig(Config):
+    """What runs where, and how far sampling may run ahead of learning."""
+
+    max_lag: Count | None = Field(None, ge=0)
+    """How many versions old experience may be: 0 waits for every update, 1 overlaps sampling with one. Left out: the algorithm's default."""
+
+
+class CheckpointConfig(Config):
+    """When the run is saved."""
+
+    every: Duration = 300.0
+    """Time between checkpoints; one more is written at the end."""
+    keep: Count = Field(3, ge=1)
+    """How many of the newest are kept."""
+
+
+class StopConfig(Config):
+    """When the run ends: whichever comes first."""
+
+    steps: Count | None = Field(None, gt=0)
+    """Environment steps over all copies."""
+    updates: Count | None = Field(None, gt=0)
+    """Policy versions."""
+    seconds: Duration = 259_200.0
+    """Wall time, evaluation included."""
+    return_: float | None = Field(None, alias="return")
+    """Mean return of the last 20 finished training episodes, confirmed by 100 greedy episodes on seeds of their own."""
+
+
+class LogConfig(Config):
+    """What is written down on the way."""
+
+    every: Count = Field(1, ge=1)
+    """Updates between two rows of `metrics.jsonl`."""
+    tensorboard: bool = True
+    """Write `tensorboard/` event files."""
+
+
+def _as_env(value: Any) -> Any:
+    return {"id": value} if isinstance(value, str) else value
+
+
+class Experiment(Config):
+    """Everything about a run. What is left out has a default that works."""
+
+    env: Annotated[EnvConfig, BeforeValidator(_as_env)]
+    """The world."""
+    algorithm: Annotated[Named, named_by_default("ppo")] = Named(name="ppo")
+    """How to learn; its other keys are those of the algorithm: see `shoal list`."""
+    model: Annotated[Named, named_by_default("auto")] = Named(name="auto")
+    """The network body; `auto` chooses by the observation space."""
+    placement: PlacementConfig = PlacementConfig()
+    """What runs where."""
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    """When the run is saved."""
+    stop: StopConfig = StopConfig()
+    """When the run ends."""
+    log: LogConfig = LogConfig()
+    """What is written down."""
+    seed: Count = Field(1, ge=0, lt=2**63)
+    """Everything random follows from it."""
+    name: str = Field("experiment", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    """The folder under `runs/`; a file's stem when loaded from a file."""
+
+
+def load_experiment(path: Path | None, overrides: list[str]) -> Experiment:
+    """Read a YAML file and lay `key=value` overrides over it."""
+    values = load_layers(path, overrides)
+    if path is not None:
+        values.setdefault("name", path.stem)
+    return Experiment.parse(values)

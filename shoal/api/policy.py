@@ -1,0 +1,77 @@
+"""Minds: a Model turns observations into features, a Policy turns requests into decisions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from shoal.base.tree import Tree
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+
+    from shoal.base.config import Config
+
+
+class Model(nn.Module):
+    """What users write most. Heads belong to the algorithm.
+
+    A subclass names its settings in a nested `Config` and is built as `Model(observation_space, config)`.
+    """
+
+    Config: type[Config]
+    features: int
+    """Width of what `forward` gives."""
+
+    def __init__(self, observation_space: Space[Any], config: Any) -> None:
+        super().__init__()
+
+    def initial_state(self, batch: int) -> Tree | None:
+        """Recurrent state `[batch, ...]` at the start of an episode; None: this model has no memory."""
+        return None
+
+    def forward(self, observation: Tree, state: Tree | None, first: Tensor) -> tuple[Tensor, Tree | None]:
+        """`[R, B, ...]`, state before row 0, bool `[R, B]` where episodes start -> `[R, B, features]`, state after row R-1."""
+        raise NotImplementedError
+
+
+@dataclass
+class Request:
+    """B decisions are due. Tensors with leading axis `[B]`."""
+
+    observation: Tree
+    first: Tensor
+    """bool: an episode starts here."""
+    noise: Tensor
+    """float32 `[B, policy.noise_size]` in [0, 1): all the randomness a decision may use."""
+    state: Tree | None = None
+    action_mask: Tensor | None = None
+
+
+@dataclass
+class Decision:
+    """The answer, in the order of the request."""
+
+    action: Tensor
+    extras: dict[str, Tensor]
+    state: Tree | None = None
+
+
+class Policy(nn.Module, ABC):
+    """What acts. A version of it is its parameters and buffers; normaliser statistics are buffers."""
+
+    noise_size: int
+    """Uniform numbers one decision uses."""
+    extras: dict[str, tuple[int, ...]]
+    """Name -> shape per decision of the float32 numbers that `act` notes for the trainer."""
+
+    @abstractmethod
+    def initial_state(self, batch: int) -> Tree | None:
+        """Recurrent state at the start of an episode, or None."""
+
+    @abstractmethod
+    def act(self, request: Request, *, explore: bool) -> Decision:
+        """Decide. With `explore` as in training, without it greedily. A row's answer depends on that row alone."""

@@ -1,0 +1,39 @@
+"""A Worker is one job with a `poll()`: take, work, give, report. Who calls it, and in which process, is the launcher's affair."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from shoal.api.env import Episode
+from shoal.api.metric import Metric
+
+
+@dataclass
+class Report:
+    """What one poll did. An idle poll reports nothing and is not an error."""
+
+    worked: bool = False
+    """False: nothing to do now; the launcher may let others run."""
+    steps: int = 0
+    """Environment steps taken."""
+    episodes: list[Episode] = field(default_factory=list)
+    version: int | None = None
+    """A trainer finished this version."""
+    trained_steps: int = 0
+    """Environment steps behind that version."""
+    metrics: dict[str, Metric] = field(default_factory=dict)
+
+
+class Worker(ABC):
+    """One job. No signals, no callbacks, no threads: everything it does happens inside `poll`."""
+
+    name: str
+
+    @abstractmethod
+    def poll(self, timeout: float) -> Report:
+        """Work on what is there, waiting at most `timeout` seconds for it."""
+
+    def close(self) -> None:
+        """Free what the worker holds."""
+        return

@@ -1,0 +1,1 @@
+"""Arrays and trees, config machinery, seeding, files: what knows nothing of reinforcement learning."""

@@ -1,0 +1,191 @@
+"""Typed settings: YAML layers and dotted overrides in, frozen objects or one-line errors out.
+
+`load_layers` reads and merges; `Config.parse` checks. A `Config` field is documented by the string under it, once: that text
+is its help and its docs entry.
+"""
+
+from __future__ import annotations
+
+import typing
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from shoal.base.duration import parse_duration
+from shoal.base.errors import InputError
+from shoal.base.table import did_you_mean
+
+
+def _integral(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, BeforeValidator(_integral)]
+"""A whole number; `1e6` counts as one."""
+
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
+"""Seconds, or `30s`, `5m`, `2h`, `3d`."""
+
+
+class Config(BaseModel):
+    """A frozen group of settings that knows every key it has."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, validate_default=True,
+        validate_by_name=True, validate_by_alias=True, serialize_by_alias=True, allow_inf_nan=False,
+    )  # fmt: skip
+
+    @classmethod
+    def parse(cls, values: Any, *, at: str = "") -> Self:
+        """Check `values`; the first mistake becomes an InputError that names key, value and remedy."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise InputError(explain(cls, error, at)) from None
+
+
+class Named(Config):
+    """A section whose class is chosen by `name`; its other keys wait here, unchecked, until the class is known."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    """Which one: a name from `shoal list`, or your own `module:Class` or `file.py:Class`."""
+
+    @property
+    def rest(self) -> dict[str, Any]:
+        """Every key but the name."""
+        return dict(self.model_extra or {})
+
+
+def as_named(value: Any) -> Any:
+    """Let Python users pass a typed config, and YAML users a bare name, where a named section is due."""
+    if isinstance(value, str):
+        return {"name": value}
+    if isinstance(value, Config) and not isinstance(value, Named):
+        name = type(value).model_fields.get("name")
+        dumped = value.model_dump(exclude_unset=True)
+        return {"name": name.default, **dumped} if name is not None else dumped
+    return value
+
+
+Section = Annotated[Named, BeforeValidator(as_named)]
+"""A named section without a default name."""
+
+
+def named_by_default(name: str) -> BeforeValidator:
+    """A named section may leave its name out: settings alone are those of `name`."""
+
+    def fill(value: Any) -> Any:
+        value = as_named(value)
+        return {"name": name, **value} if isinstance(value, dict) else value
+
+    return BeforeValidator(fill)
+
+
+class Schedule(Config):
+    """A number that moves in a straight line over environment steps."""
+
+    start: float
+    """Value at step 0."""
+    end: float
+    """Value from step `steps` on."""
+    steps: Count | None = Field(None, gt=0)
+    """When `end` is reached; left out: at `stop.steps`."""
+
+    def at(self, step: int, horizon: int | None) -> float:
+        """The value at `step`; `horizon` is the run's `stop.steps`."""
+        span = self.steps or horizon
+        assert span is not None, "a schedule without an end was let through"
+        return self.start + (self.end - self.start) * min(1.0, step / span)
+
+
+def value_at(setting: float | Schedule, step: int, horizon: int | None) -> float:
+    """A setting that may be a plain number or a schedule."""
+    return setting.at(step, horizon) if isinstance(setting, Schedule) else setting
+
+
+# ---------------------------------------------------------------- reading
+
+
+def load_layers(path: Path | None, overrides: list[str]) -> dict[str, Any]:
+    """A YAML file with `a.b=value` overrides laid on top, as plain Python values."""
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    for override in overrides:
+        if "=" not in override or override.startswith("="):
+            raise InputError(f"'{override}' is not an override: write key=value, for example algorithm.lr=1e-3")
+    try:
+        base = OmegaConf.load(path) if path else OmegaConf.create({})
+        if not OmegaConf.is_dict(base):
+            raise InputError(f"{path} holds no settings: it should start with a line such as 'env: {{id: CartPole-v1}}'")
+        merged = OmegaConf.merge(base, OmegaConf.from_dotlist(overrides))
+        values = OmegaConf.to_container(merged, resolve=True)
+    except yaml.YAMLError as error:
+        raise InputError(f"{path or 'an override'} is not valid YAML: {' '.join(str(error).split())}") from None
+    except (OmegaConfBaseException, TypeError, AssertionError) as error:
+        raise InputError(f"{path or ''} {' '.join(overrides)}: {' '.join(str(error).split())}".strip()) from None
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+# ---------------------------------------------------------------- explaining
+
+
+def explain(model: type[BaseModel], error: ValidationError, at: str = "") -> str:
+    """One line for the first mistake: key, value, what is wrong, what to do."""
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    path = [str(part) for part in first["loc"] if not _is_tag(part)]
+    key = ".".join([at, *path] if at else path) or "the experiment"
+    line = f"{key} = {_show(first['input'])}: {_message(model, first, path)}"
+    others = len({problem["loc"] for problem in problems}) - 1
+    return line if others <= 0 or first["type"] != "extra_forbidden" else f"{line} ({others} more mistakes)"
+
+
+def _is_tag(part: Any) -> bool:
+    """Pydantic names the tried branch of a union inside `loc`; users have no such key."""
+    return isinstance(part, str) and (part in ("float", "int", "str", "bool", "Schedule") or "[" in part)
+
+
+def _show(value: Any) -> str:
+    text = repr(value) if not isinstance(value, bool | None) else {True: "true", False: "false", None: "null"}[value]
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _message(model: type[BaseModel], problem: Any, path: list[str]) -> str:
+    kind = problem["type"]
+    if kind == "extra_forbidden":
+        return f"there is no such key; {did_you_mean(path[-1], _siblings(model, path))}"
+    if kind == "missing":
+        return "this key is required"
+    if kind == "value_error":
+        return str(problem["ctx"]["error"])
+    if kind.startswith("int_"):
+        return "should be a whole number"
+    if kind == "model_type":
+        return "should be a group of settings, such as {name: ...}"
+    text = problem["msg"].replace("Input should be", "should be").replace("a valid", "a")
+    return text[0].lower() + text[1:]
+
+
+def _siblings(model: type[BaseModel], path: list[str]) -> list[str]:
+    """The keys allowed where the last part of `path` stands."""
+    for part in path[:-1]:
+        fields = {info.alias or name: info for name, info in model.model_fields.items()}
+        nested = _nested_model(fields[part]) if part in fields else None
+        if nested is None:
+            return []
+        model = nested
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _nested_model(info: FieldInfo) -> type[BaseModel] | None:
+    for candidate in (info.annotation, *typing.get_args(info.annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None

@@ -1,0 +1,51 @@
+"""Random numbers as functions of (seed, purpose, slot, counter).
+
+Nothing here keeps a position: asking twice gives the same numbers, in any process and in any order. So a resumed, a moved or
+a split run draws what the unbroken one would have drawn, and no random state needs to be saved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+
+def purpose_key(purpose: str) -> int:
+    """A fixed 64-bit number for a word (Python's own `hash` differs between processes)."""
+    return int.from_bytes(hashlib.blake2b(purpose.encode(), digest_size=8).digest(), "little")
+
+
+def generator(seed: int, purpose: str, slot: int = 0, counter: int = 0) -> np.random.Generator:
+    """The stream of numbers of one (seed, purpose, slot, counter)."""
+    bits = np.random.Philox(key=[np.uint64(seed), np.uint64(purpose_key(purpose))], counter=[0, 0, slot, counter])
+    return np.random.Generator(bits)
+
+
+def derive_seed(seed: int, purpose: str, slot: int = 0, counter: int = 0) -> int:
+    """A 31-bit seed for someone else's generator: an environment, torch."""
+    return int(generator(seed, purpose, slot, counter).integers(0, 2**31 - 1))
+
+
+class Noise:
+    """Uniform numbers in [0, 1) for every lane and decision, drawn ahead in blocks.
+
+    Lane `lane` at decision `t` always gets the same `width` numbers, whoever computes them.
+    """
+
+    BLOCK = 128
+
+    def __init__(self, seed: int, purpose: str, lanes: np.ndarray, width: int) -> None:
+        self.seed, self.purpose, self.lanes, self.width = seed, purpose, lanes, width
+        self._block = -1
+        self._values = np.empty((self.BLOCK, len(lanes), width), np.float32)
+
+    def at(self, t: int) -> np.ndarray:
+        """[lanes, width] for decision `t`; a view, valid until the next block."""
+        block, row = divmod(t, self.BLOCK)
+        if block != self._block:
+            for i, lane in enumerate(self.lanes):
+                random = generator(self.seed, self.purpose, int(lane), block)
+                self._values[:, i] = random.random((self.BLOCK, self.width), np.float32)
+            self._block = block
+        return self._values[row]

@@ -1,0 +1,1 @@
+"""The store of versions a run can be resumed from."""

@@ -1,0 +1,77 @@
+"""The commands and their options; the work of each is in a file of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="shoal",
+    help="Train reinforcement-learning agents, one or many.\n\nExit codes: 0 done, 1 the run failed, 2 wrong input, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Recipe = Annotated[str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings on top, e.g. algorithm.lr=1e-3.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@app.command()
+def train(
+    recipe: Recipe,
+    overrides: Overrides = None,
+    trial: Annotated[str | None, typer.Option(help="Name of this run; left out, one is made up.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Everything random follows from it.")] = None,
+    on: Annotated[str, typer.Option(help="Who runs the workers: inline (all in this process).")] = "inline",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last whole checkpoint of --trial.")] = False,
+) -> None:
+    """Train, until a stop rule ends it."""
+    from shoal.cli.train import run
+
+    run(recipe, overrides or [], trial=trial, seed=seed, on=on, resume=resume)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, EXPERIMENT/TRIAL, or EXPERIMENT for its newest trial.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Greedy episodes to play.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of those episodes.")] = 0,
+    checkpoint: Annotated[str, typer.Option(metavar="TAG|N", help="`latest`, or a version.")] = "latest",
+    json: Json = False,
+) -> None:
+    """Play fresh greedy episodes with a trained policy."""
+    from shoal.cli.evaluate import run as work
+
+    work(run, episodes=episodes, seed=seed, checkpoint=checkpoint, json=json)
+
+
+@app.command()
+def plan(recipe: Recipe, overrides: Overrides = None, json: Json = False) -> None:
+    """Show what would run: workers, batch sizes, memory, every setting. Starts nothing."""
+    from shoal.cli.plan import run
+
+    run(recipe, overrides or [], json=json)
+
+
+@app.command(name="list")
+def list_(json: Json = False) -> None:
+    """List recipes, algorithms, environments and models."""
+    from shoal.cli.listing import run
+
+    run(json=json)
+
+
+@app.command()
+def check_env(
+    env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or your own module:factory or file.py:factory.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of `env`, e.g. kwargs.size=3.")] = None,
+) -> None:
+    """Check an environment against the contract that training relies on."""
+    from shoal.cli.check_env import run
+
+    run(env, overrides or [])

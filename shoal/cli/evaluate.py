@@ -1,0 +1,27 @@
+"""`shoal evaluate`."""
+
+from __future__ import annotations
+
+from shoal.cli.output import print_json
+
+
+def run(run: str, *, episodes: int, seed: int, checkpoint: str, json: bool) -> None:
+    """Play, then print the scores."""
+    from shoal.launchers.evaluate import evaluate
+
+    scores, version = evaluate(run, episodes=episodes, seed=seed, checkpoint=checkpoint)
+    if json:
+        document = {
+            "mean_return": scores.mean,
+            "std_return": scores.std,
+            "episodes": len(scores.returns),
+            "steps": sum(scores.lengths),
+            "version": version,
+        }
+        print_json(document)
+        return
+    length = sum(scores.lengths) / len(scores.lengths)
+    print(
+        f"{run}, version {version}: mean return {scores.mean:.2f} (standard deviation {scores.std:.2f}) "
+        f"over {episodes} greedy episodes of {length:.1f} steps"
+    )

@@ -1,0 +1,36 @@
+"""`shoal train`."""
+
+from __future__ import annotations
+
+import sys
+
+from shoal.base.duration import format_duration
+from shoal.base.errors import EXIT_INTERRUPTED, InputError
+from shoal.base.files import check_name
+from shoal.recipes import find
+
+
+def run(recipe: str, overrides: list[str], *, trial: str | None, seed: int | None, on: str, resume: bool) -> None:
+    """Check the words before loading the heavy half of the system, then train."""
+    path = find(recipe)
+    if trial is not None:
+        check_name("--trial", trial)
+    if resume and trial is None:
+        raise InputError("--resume needs --trial: which run should go on?")
+    if seed is not None:
+        overrides = [*overrides, f"seed={seed}"]
+    from shoal.api.experiment import load_experiment
+
+    experiment = load_experiment(path, overrides)
+    from shoal.launchers import train
+
+    if resume:
+        assert trial is not None
+        outcome = train.resume(experiment.name, trial, overrides=overrides, on=on)
+    else:
+        outcome = train.train(experiment, trial=trial, on=on)
+    print(f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}")
+    print(f"results: {outcome.folder}    look again: shoal evaluate {outcome.folder}")
+    if outcome.interrupted:
+        print(f"go on:   shoal train {recipe} --trial {outcome.folder.name} --resume")
+        sys.exit(EXIT_INTERRUPTED)

@@ -1,0 +1,33 @@
+"""Worlds: adapters that turn other people's environments into an `Env`, and toy worlds with known answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shoal.api.env import Env
+    from shoal.api.experiment import EnvConfig
+
+AGENT = "agent"
+"""The one group, and its one agent, of a world for one."""
+
+ENVS = {
+    "shoal/chain": "shoal.envs.toys.worlds:Chain",
+    "shoal/cut": "shoal.envs.toys.worlds:Cut",
+    "shoal/recall": "shoal.envs.toys.worlds:Recall",
+    "shoal/target": "shoal.envs.toys.worlds:Target",
+    "shoal/masked": "shoal.envs.toys.worlds:Masked",
+    "shoal/signal": "shoal.envs.toys.signal:Signal",
+}
+"""Shoal's own worlds: id -> `module:Class`, imported only when chosen."""
+
+
+def make_env(config: EnvConfig, num_envs: int, *, first_slot: int = 0, render: bool = False) -> Env:
+    """Build `num_envs` copies of the configured world.
+
+    `first_slot` is the run-wide number of the first copy: what a copy lives through follows from the seed and its own
+    number, not from how copies are split over actors. `render` asks for worlds that can draw themselves.
+    """
+    from shoal.envs.factory import build_env
+
+    return build_env(config, num_envs, first_slot=first_slot, render=render)

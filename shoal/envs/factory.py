@@ -1,0 +1,217 @@
+"""From the `env` settings to an Env. Every mistake in them becomes one line that names key, value and remedy.
+
+An id names a gymnasium world (`CartPole-v1`, `module:Id-v0`), one of Shoal's own (`shoal/chain`), or the user's factory
+(`module:factory`, `file.py:factory`). Worlds come in two forms: `loop` (single environments) and `native` (a batch).
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+from shoal.api.env import Env
+from shoal.api.experiment import EnvConfig
+from shoal.base.errors import InputError, ShoalError
+from shoal.base.table import did_you_mean, import_target
+from shoal.envs import ENVS
+
+Form = Literal["loop", "native"]
+Single = gymnasium.Env[Any, Any]
+_VERSIONED = re.compile(r"-v\d+$")
+
+
+def build_env(config: EnvConfig, num_envs: int, *, first_slot: int, render: bool) -> Env:
+    """See `shoal.envs.make_env`."""
+    form = _choose_form(config)
+    if form == "loop":
+        from shoal.envs.gymnasium_loop import GymnasiumLoop
+
+        make_one = _single_maker(config, render)
+        return GymnasiumLoop([make_one() for _ in range(num_envs)], config.id, first_slot=first_slot)
+    if _is_registered(config.id):
+        return _adapt(_make_vector(config, num_envs, render), config, first_slot)
+    return _adapt(_call_batched(config, num_envs, first_slot), config, first_slot)
+
+
+def forms_of(config: EnvConfig) -> tuple[Form, ...]:
+    """In which forms this world can be had with these wrappers."""
+    if not _is_registered(config.id):
+        return ("native",) if _is_batched(_factory(config)) else ("loop",)
+    spec = _spec(config)
+    if spec.entry_point is None:
+        return ("native",)
+    wrapped = bool(spec.additional_wrappers or config.wrappers)
+    return ("loop",) if spec.vector_entry_point is None or wrapped else ("loop", "native")
+
+
+def _choose_form(config: EnvConfig) -> Form:
+    forms, world = forms_of(config), f"'{config.id}'"
+    if "native" in forms and config.wrappers:
+        raise InputError(f"env.wrappers = {config.wrappers}: {world} is a batch, and wrappers go around single copies")
+    if config.vector == "auto":
+        return forms[-1]
+    if config.vector in forms:
+        return config.vector
+    if config.vector == "loop":
+        raise InputError(f"env.vector = 'loop': {world} is a batch and has no single copies; write auto")
+    if config.wrappers:
+        raise InputError("env.vector = 'native': env.wrappers go around single copies; drop them or write loop")
+    raise InputError(f"env.vector = 'native': {world} has no vector implementation of its own; write auto or loop")
+
+
+# ---------------------------------------------------------------- finding
+
+
+def _is_registered(env_id: str) -> bool:
+    """Whether gymnasium's registry is the place to look: `module:Id-v0` is a registered name."""
+    return not env_id.startswith("shoal/") and (":" not in env_id or bool(_VERSIONED.search(env_id)))
+
+
+def _spec(config: EnvConfig) -> EnvSpec:
+    module, _, name = config.id.rpartition(":")
+    if module:
+        with _explained(config, "env.id"):  # importing the module registers its worlds
+            import_target(f"{module}:__name__", key="env.id")
+    spec = gymnasium.registry.get(name)
+    if spec is None:
+        close = difflib.get_close_matches(name, [*gymnasium.registry, *ENVS], n=1)
+        advice = did_you_mean(name, close) if close else "name the module that registers it, as in module:Id-v0"
+        raise InputError(f"env.id = '{config.id}' is not known to gymnasium; {advice} (or your own module:factory)")
+    return spec
+
+
+def _factory(config: EnvConfig) -> Callable[..., Any]:
+    target = config.id
+    if target.startswith("shoal/"):
+        if target not in ENVS:
+            raise InputError(f"env.id = '{target}' is not a world of Shoal's; {did_you_mean(target, ENVS)}")
+        target = ENVS[target]
+    with _explained(config, "env.id"):
+        factory = import_target(target, key="env.id")
+    if not callable(factory):
+        raise InputError(f"env.id = '{config.id}' is a {type(factory).__name__}; name a class or a function")
+    return factory
+
+
+def _is_batched(factory: Callable[..., Any]) -> bool:
+    """Whether the factory makes all copies at once: an Env, or a function that asks for `num_envs`."""
+    if isinstance(factory, type):
+        return issubclass(factory, Env | gymnasium.vector.VectorEnv)
+    return _takes(factory, "num_envs")
+
+
+def _takes(function: Callable[..., Any], parameter: str) -> bool:
+    try:
+        return parameter in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # builtins have no signature to look at
+        return False
+
+
+# ---------------------------------------------------------------- building
+
+
+def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
+    """A function that builds one copy, wrapped."""
+    wrappers = [_wrapper(config, target) for target in config.wrappers]
+    spec = _spec(config) if _is_registered(config.id) else None
+    creator = _factory(config) if spec is None else _creator(config, spec)
+    kwargs = {"render_mode": "rgb_array", **config.kwargs} if render and _draws(creator) else config.kwargs
+
+    def make_one() -> Single:
+        with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
+            env = creator(**kwargs) if spec is None else gymnasium.make(spec, disable_env_checker=True, **kwargs)
+        if not isinstance(env, gymnasium.Env):
+            raise InputError(_wrong_product(config, env))
+        for target, wrapper in zip(config.wrappers, wrappers, strict=True):
+            with _explained(config, "env.wrappers", target):
+                env = wrapper(env)
+        return env
+
+    return make_one
+
+
+def _creator(config: EnvConfig, spec: EnvSpec) -> Callable[..., Any]:
+    entry = spec.entry_point
+    assert entry is not None, "a world without single copies was asked for one"
+    with _explained(config, "env.id"):
+        return load_env_creator(entry) if isinstance(entry, str) else entry
+
+
+def _draws(creator: Callable[..., Any]) -> bool:
+    metadata = getattr(creator, "metadata", None)
+    if isinstance(metadata, dict):
+        return "rgb_array" in metadata.get("render_modes", ())
+    return _takes(creator, "render_mode")
+
+
+def _wrapper(config: EnvConfig, target: str) -> Callable[[Single], Single]:
+    with _explained(config, "env.wrappers", target):
+        return import_target(target, key="env.wrappers")
+
+
+def _make_vector(config: EnvConfig, num_envs: int, render: bool) -> Any:
+    kwargs = {"render_mode": "rgb_array", **config.kwargs} if render else config.kwargs
+    with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
+        return gymnasium.make_vec(_spec(config), num_envs, vectorization_mode="vector_entry_point", **kwargs)
+
+
+def _call_batched(config: EnvConfig, num_envs: int, first_slot: int) -> Any:
+    factory = _factory(config)
+    kwargs = dict(config.kwargs)
+    if _takes(factory, "first_slot"):
+        kwargs["first_slot"] = first_slot
+    with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
+        return factory(num_envs=num_envs, **kwargs)
+
+
+def _adapt(product: Any, config: EnvConfig, first_slot: int) -> Env:
+    if isinstance(product, gymnasium.vector.VectorEnv):
+        from shoal.envs.gymnasium_vector import GymnasiumVector
+
+        return GymnasiumVector(product, config.id, first_slot=first_slot)
+    if not isinstance(product, Env):
+        raise InputError(_wrong_product(config, product))
+    return product
+
+
+# ---------------------------------------------------------------- explaining
+
+
+@contextmanager
+def _explained(config: EnvConfig, key: str, target: str | None = None) -> Iterator[None]:
+    """Turn what other people's code raises while it is imported or built into one line about the setting behind it."""
+    try:
+        yield
+    except ShoalError:
+        raise
+    except (ModuleNotFoundError, gymnasium.error.DependencyNotInstalled) as error:
+        wanted = f"env.wrappers = '{target}'" if target else f"env.id = '{config.id}'"
+        raise InputError(f"{wanted} needs a package that is not installed: {_remedy(error)}") from error
+    except Exception as error:
+        said = {"env.id": f"'{config.id}'", "env.kwargs": config.kwargs, "env.wrappers": f"'{target}'"}[key]
+        world = "" if key == "env.id" else f" does not suit '{config.id}'"
+        text = " ".join(str(error).split()).split(" was raised from the environment creator")[0]
+        raise InputError(f"{key} = {said}{world}: {type(error).__name__}: {text}") from error
+
+
+def _remedy(error: ImportError | gymnasium.error.DependencyNotInstalled) -> str:
+    text = " ".join(str(error).split())
+    if "box2d" in text.lower():
+        return 'pip install "shoal[box2d]"'
+    return f"pip install {error.name}" if isinstance(error, ImportError) and error.name else text
+
+
+def _wrong_product(config: EnvConfig, product: Any) -> str:
+    advice = (
+        "a factory of an Env must have a parameter num_envs"
+        if isinstance(product, Env)
+        else "return a gymnasium.Env, or take num_envs and return a shoal.api.env.Env"
+    )
+    return f"env.id = '{config.id}' made a {type(product).__name__}: {advice}"

@@ -1,0 +1,218 @@
+"""Single gymnasium environments, stepped one after the other: the copies of any world without a batch of its own.
+
+Batched actions go in, a batched `Step` comes out. A copy that ends is reset within the same step. What one copy lives
+through depends on the seed and on its own run-wide number alone.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Turn
+from shoal.base.errors import InputError, ShoalError
+from shoal.base.seeding import derive_seed
+from shoal.envs import AGENT
+from shoal.envs.spaces import Columns, action_decoder, action_space, count_choices, flat_mask, observation_space
+
+
+class _End(NamedTuple):
+    row: int
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+class GymnasiumLoop(Env):
+    """`envs` in a Python loop; same-step autoreset. `name` is what errors call the world.
+
+    Every array is allocated once and written in place, so a Step is valid until the next `send`.
+    """
+
+    def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str, *, first_slot: int = 0) -> None:
+        self._envs, self._name, self._first_slot = envs, name, first_slot
+        self.num_envs = rows = len(envs)
+        first = envs[0]
+        _check_alike(envs, name)
+        space = observation_space(first.observation_space, name)
+        self.groups = {AGENT: AgentGroup((AGENT,), space, action_space(first.action_space, name))}
+        self._decode = action_decoder(first.action_space)
+        self._choices = count_choices(first.action_space)
+        self._step_functions = [env.step for env in envs]
+
+        self._columns, self._final_columns = Columns(space, rows), Columns(space, rows)
+        self._reward = np.zeros((rows, 1), np.float32)
+        self._terminated, self._truncated = np.zeros((rows, 1), bool), np.zeros((rows, 1), bool)
+        self._acting = np.ones((rows, 1), bool)
+        self._mask: Array | None = None
+
+        self._seed = self._count = 0
+        self._episode, self._began = [0] * rows, [0] * rows
+        self._returns, self._earned = np.zeros(rows), np.zeros(rows)
+        self._actions: list[Any] = []
+        self._seen: list[Any] = [None] * rows
+        self._rewards: list[Any] = [0.0] * rows
+        self._flagged = False
+
+    def reset(self, seed: int) -> Step:
+        """Episode 0 of every copy."""
+        self._seed, self._count = seed, 0
+        self._episode[:] = [0] * self.num_envs
+        self._returns[:] = self._reward[:] = 0.0
+        self._clear_flags()
+        infos = [self._begin(row) for row in range(self.num_envs)]
+        masked = any("action_mask" in info for info in infos)
+        self._mask = np.ones((self.num_envs, 1, self._choices), bool) if masked else None
+        for row, info in enumerate(infos):
+            self._read_mask(row, info)
+        self._write_observations()
+        return Step({AGENT: self._turn(None)})
+
+    def send(self, actions: dict[str, Array]) -> None:
+        """Keeps the actions, as the world's own space wants them; the copies step in `recv`."""
+        self._actions = list(self._decode(actions[AGENT][:, 0]))
+
+    def recv(self, timeout: float) -> Step:
+        """Step every copy. `timeout` cannot be kept: the copies run in this very thread."""
+        if self._flagged:
+            self._clear_flags()
+        ends = self._step_copies()
+        self._take_rewards()
+        self._count += 1
+        episodes = [self._turn_over(end) for end in ends]
+        self._write_observations()
+        final = self._final_columns.tree if ends else None
+        return Step({AGENT: self._turn(final)}, advanced=self.num_envs, episodes=episodes)
+
+    def render(self, row: int) -> Array | None:
+        """The copy's own picture, where the world was built with `render`."""
+        if self._envs[row].render_mode != "rgb_array":
+            return None
+        try:
+            return np.asarray(self._envs[row].render())
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise InputError(f"{self._name} cannot be drawn: {error}") from error
+        except Exception as error:
+            raise self._failure(row, error) from error
+
+    def close(self) -> None:
+        """Close every copy."""
+        for env in self._envs:
+            env.close()
+
+    # ------------------------------------------------------------ stepping
+
+    def _step_copies(self) -> list[_End]:
+        """The hot loop: results go to `_seen` and `_rewards`; what remains to do for ended copies comes back."""
+        seen, rewards, ends = self._seen, self._rewards, []
+        row = 0
+        if self._mask is not None:
+            self._mask.fill(True)
+        try:
+            for row, (step, action) in enumerate(zip(self._step_functions, self._actions, strict=True)):
+                seen[row], rewards[row], terminated, truncated, info = step(action)
+                if info:
+                    self._read_mask(row, info)
+                if terminated or truncated:
+                    ends.append(_End(row, terminated, truncated, info))
+        except Exception as error:
+            raise self._failure(row, error) from error
+        return ends
+
+    def _turn_over(self, end: _End) -> Episode:
+        """Close the books of an ended copy, keep what it saw last, and start its next episode."""
+        row, terminated, truncated, info = end
+        self._flagged = True
+        self._terminated[row], self._truncated[row] = terminated, truncated
+        metrics = {key: float(value) for key, value in info.get("metrics", {}).items()}
+        returns = {AGENT: self._returns[row : row + 1].copy()}
+        episode = Episode(row, self._count - self._began[row], returns, metrics)
+        self._returns[row] = 0.0
+        self._put(self._final_columns, row)
+        self._episode[row] += 1
+        info = self._begin(row)
+        if self._mask is not None:
+            self._mask[row] = True
+        self._read_mask(row, info)
+        return episode
+
+    def _begin(self, row: int) -> dict[str, Any]:
+        seed = derive_seed(self._seed, "episode", self._first_slot + row, self._episode[row])
+        self._began[row] = self._count
+        try:
+            self._seen[row], info = self._envs[row].reset(seed=seed)
+        except Exception as error:
+            raise self._failure(row, error) from error
+        return info
+
+    # ------------------------------------------------------------ arrays
+
+    def _turn(self, final: Any) -> Turn:
+        seen = self._columns.tree
+        return Turn(seen, self._reward, self._terminated, self._truncated, self._acting, self._mask, final)
+
+    def _take_rewards(self) -> None:
+        try:
+            self._earned[:] = self._rewards
+        except (TypeError, ValueError):
+            self._refuse_rewards()
+        if not isfinite(self._earned.sum()):
+            self._refuse_rewards()
+        self._returns += self._earned
+        self._reward[:, 0] = self._earned
+
+    def _clear_flags(self) -> None:
+        self._terminated.fill(False)
+        self._truncated.fill(False)
+        self._flagged = False
+
+    def _read_mask(self, row: int, info: dict[str, Any]) -> None:
+        mask = info.get("action_mask")
+        if mask is None:
+            return
+        if self._mask is None:
+            raise self._failure(row, "info['action_mask'] came with step() but not with reset(): give it with both")
+        try:
+            self._mask[row, 0] = flat_mask(mask, self._choices)
+        except ValueError as error:
+            raise self._failure(row, error) from error
+
+    def _write_observations(self) -> None:
+        try:
+            self._columns.write(self._seen)
+        except (TypeError, ValueError, LookupError) as error:
+            for row in range(self.num_envs):
+                self._put(self._columns, row)
+            raise ShoalError(f"{self._name}: observations do not fit their space: {error}") from error
+
+    def _put(self, columns: Columns, row: int) -> None:
+        try:
+            columns.put(row, self._seen[row])
+        except (TypeError, ValueError, LookupError) as error:
+            raise self._failure(row, error) from error
+
+    # ------------------------------------------------------------ faults
+
+    def _refuse_rewards(self) -> None:
+        for row, reward in enumerate(self._rewards):
+            number = isinstance(reward, int | float | np.number)
+            if not (number and isfinite(reward)):
+                raise self._failure(row, f"the reward is {reward}; return one finite number")
+
+    def _failure(self, row: int, cause: Exception | str) -> ShoalError:
+        if isinstance(cause, ShoalError):
+            return cause
+        text = cause if isinstance(cause, str) else f"{type(cause).__name__}: {cause}"
+        return ShoalError(f"{self._name}, copy {self._first_slot + row}: {' '.join(text.split())}")
+
+
+def _check_alike(envs: list[gymnasium.Env[Any, Any]], name: str) -> None:
+    first = envs[0].observation_space, envs[0].action_space
+    for env in envs[1:]:
+        if (env.observation_space, env.action_space) != first:
+            raise InputError(
+                f"env.id = '{name}': the spaces of its copies differ; every copy must have those of the first"
+            )

@@ -1,0 +1,189 @@
+"""A gymnasium `VectorEnv` as an Env: worlds that step all their copies in one call of their own.
+
+Batched actions go in, a batched `Step` comes out. Both of gymnasium's autoreset habits are kept as they are: in the
+same step (the last observations come in `info["final_obs"]`), or in the next one (an idle call, no environment step).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Tree, Turn
+from shoal.base.errors import InputError, ShoalError
+from shoal.base.seeding import derive_seed
+from shoal.envs import AGENT
+from shoal.envs.spaces import (
+    Columns,
+    action_decoder,
+    action_space,
+    add_agent_axis,
+    count_choices,
+    flat_mask,
+    observation_space,
+)
+
+
+class GymnasiumVector(Env):
+    """`env` and its own copies, one group of one agent. `name` is what errors call the world."""
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], name: str, *, first_slot: int = 0) -> None:
+        self._env, self._name, self._first_slot = env, name, first_slot
+        self._same_step = _autoreset_mode(env, name) is AutoresetMode.SAME_STEP
+        self.num_envs = rows = env.num_envs
+        self._space = observation_space(env.single_observation_space, name)
+        self.groups = {AGENT: AgentGroup((AGENT,), self._space, action_space(env.single_action_space, name))}
+        self._decode = action_decoder(env.single_action_space)
+        self._choices = count_choices(env.single_action_space)
+        self._final = Columns(self._space, rows)
+        self._masked = False
+        self._idle = np.zeros(rows, bool)
+        self._returns, self._lengths = np.zeros(rows), np.zeros(rows, np.int64)
+        self._actions: Array | None = None
+
+    def reset(self, seed: int) -> Step:
+        """Episode 0 of every copy. Later episodes follow from it, inside the world."""
+        self._idle[:] = False
+        self._returns[:] = 0.0
+        self._lengths[:] = 0
+        observation, info = self._call(self._env.reset, seed=derive_seed(seed, "episode", self._first_slot, 0))
+        self._masked = "action_mask" in info
+        nothing = np.zeros(self.num_envs, bool)
+        return Step({AGENT: self._turn(observation, np.zeros(self.num_envs), nothing, nothing, info)})
+
+    def send(self, actions: dict[str, Array]) -> None:
+        """Keeps the actions; the world steps in `recv`."""
+        chosen = actions[AGENT][:, 0]
+        if self._idle.any():
+            # Nobody decided for an idle copy: what stands there may lie outside the space, which some worlds refuse.
+            chosen = chosen.copy()
+            chosen[self._idle] = 0
+        self._actions = self._decode(chosen)
+
+    def recv(self, timeout: float) -> Step:
+        """Step all copies. `timeout` cannot be kept: the world runs in this very thread."""
+        observation, reward, terminated, truncated, info = self._call(self._env.step, self._actions)
+        live = ~self._idle
+        reward = self._checked(reward)
+        terminated, truncated = np.asarray(terminated, bool) & live, np.asarray(truncated, bool) & live
+        self._returns += reward
+        self._lengths += live
+        ended = terminated | truncated
+        turn = self._turn(observation, reward, terminated, truncated, info)
+        if self._same_step:
+            turn.final_observation = self._final_observation(ended, info) if ended.any() else None
+        else:
+            turn.acting = ~ended[:, None]
+            self._idle = ended
+        episodes = [self._close_books(row, info) for row in np.flatnonzero(ended).tolist()]
+        return Step({AGENT: turn}, advanced=int(live.sum()), episodes=episodes)
+
+    def render(self, row: int) -> Array | None:
+        """One picture of those the world draws of all its copies."""
+        if self._env.render_mode != "rgb_array":
+            return None
+        try:
+            pictures = self._env.render()
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise InputError(f"{self._name} cannot be drawn: {error}") from error
+        return None if pictures is None else np.asarray(pictures[row])
+
+    def close(self) -> None:
+        """Close the world."""
+        self._env.close()
+
+    # ------------------------------------------------------------ parts of a step
+
+    def _turn(
+        self, observation: Tree, reward: Array, terminated: Array, truncated: Array, info: dict[str, Any]
+    ) -> Turn:
+        try:
+            seen = add_agent_axis(self._space, observation, self.num_envs)
+            mask = self._action_mask(info)
+        except (TypeError, ValueError, LookupError) as error:
+            raise self._failure(error) from error
+        acting = np.ones((self.num_envs, 1), bool)
+        return Turn(seen, reward[:, None].astype(np.float32), terminated[:, None], truncated[:, None], acting, mask)
+
+    def _action_mask(self, info: dict[str, Any]) -> Array | None:
+        given = info.get("action_mask")
+        if given is not None and not self._masked:
+            raise ValueError("info['action_mask'] came with step() but not with reset(): give it with both")
+        if not self._masked:
+            return None
+        mask = np.ones((self.num_envs, 1, self._choices), bool)
+        if given is not None:
+            present = info.get("_action_mask", np.ones(self.num_envs, bool))
+            for row in np.flatnonzero(present):
+                mask[row, 0] = flat_mask(given[row], self._choices)
+        return mask
+
+    def _final_observation(self, ended: Array, info: dict[str, Any]) -> Tree:
+        final = info.get("final_obs")
+        if final is None:
+            raise self._failure("copies ended, but info['final_obs'] does not hold what they saw last")
+        try:
+            for row in np.flatnonzero(ended).tolist():
+                self._final.put(row, _row_of(final, row))
+        except (TypeError, ValueError, LookupError) as error:
+            raise self._failure(error) from error
+        return self._final.tree
+
+    def _close_books(self, row: int, info: dict[str, Any]) -> Episode:
+        source = info.get("final_info", {}) if self._same_step else info
+        returns = {AGENT: self._returns[row : row + 1].copy()}
+        episode = Episode(row, int(self._lengths[row]), returns, _metrics(source.get("metrics", {}), row))
+        self._returns[row] = 0.0
+        self._lengths[row] = 0
+        return episode
+
+    # ------------------------------------------------------------ faults
+
+    def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def _checked(self, reward: Any) -> Array:
+        reward = np.asarray(reward, np.float64)
+        good = np.isfinite(reward) | self._idle
+        if not good.all():
+            row = int(np.flatnonzero(~good)[0])
+            copy = f"{self._name}, copy {self._first_slot + row}"
+            raise ShoalError(f"{copy}: the reward is {reward[row]}; return finite numbers")
+        return np.where(self._idle, 0.0, reward)
+
+    def _failure(self, cause: Exception | str) -> ShoalError:
+        text = cause if isinstance(cause, str) else f"{type(cause).__name__}: {cause}"
+        last = self._first_slot + self.num_envs - 1
+        return ShoalError(f"{self._name}, copies {self._first_slot} to {last}: {' '.join(text.split())}")
+
+
+def _autoreset_mode(env: VectorEnv[Any, Any, Any], name: str) -> AutoresetMode:
+    mode = env.metadata.get("autoreset_mode")
+    if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
+        said = mode.value if isinstance(mode, AutoresetMode) else mode
+        raise InputError(
+            f"env.id = '{name}': its vector environment declares autoreset_mode = {said}, "
+            "and SameStep or NextStep is needed; set it in its metadata, or write env.vector=loop"
+        )
+    return AutoresetMode(mode)
+
+
+def _row_of(batch: Tree, row: int) -> Tree:
+    """One copy's part of a batch: an array of observations (of objects in gymnasium's own), or a tree of arrays."""
+    if isinstance(batch, dict):
+        return {key: _row_of(part, row) for key, part in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_row_of(part, row) for part in batch)
+    return batch[row]
+
+
+def _metrics(batch: dict[str, Any], row: int) -> dict[str, float]:
+    """A copy's numbers, from gymnasium's batched form: `{key: [rows], _key: which rows have it}`."""
+    names = [key for key in batch if not key.startswith("_")]
+    return {key: float(batch[key][row]) for key in names if f"_{key}" not in batch or batch[f"_{key}"][row]}

@@ -1,0 +1,162 @@
+"""Gymnasium spaces and the arrays that carry them.
+
+Single observations go in and batches `[rows, 1, ...]` come out (`Columns`); batches of actions go in and what the
+world's own space expects comes out (`action_decoder`). What a group declares is what its arrays hold: 64-bit floats
+become 32-bit, and policies count actions from 0 whatever the world's `start`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+
+from shoal.api.env import Array, Tree
+from shoal.base.errors import InputError
+
+
+def observation_space(space: Space[Any], name: str) -> Space[Any]:
+    """The space of what Shoal's arrays hold of the world `name`; InputError where there is no array for it."""
+    if isinstance(space, Dict):
+        # A list of pairs keeps the world's own order; a dict would be sorted.
+        return Dict([(key, observation_space(part, name)) for key, part in space.spaces.items()])
+    if isinstance(space, Tuple):
+        return Tuple([observation_space(part, name) for part in space.spaces])
+    if isinstance(space, Box):
+        return _single_precision(space) if space.dtype == np.float64 else space
+    if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
+        return space
+    raise InputError(
+        f"env.id = '{name}': there is no array for observations of {space}; "
+        "make them Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple with a wrapper, named in env.wrappers"
+    )
+
+
+def _single_precision(space: Box) -> Box:
+    with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite: no bound
+        return Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
+
+
+def action_space(space: Space[Any], name: str) -> Space[Any]:
+    """The space that policies of the world `name` speak: choices count from 0."""
+    if isinstance(space, Discrete):
+        return Discrete(int(space.n))
+    if isinstance(space, MultiDiscrete):
+        return MultiDiscrete(space.nvec, dtype=space.dtype)
+    if isinstance(space, MultiBinary | Box):
+        return space
+    raise InputError(
+        f"env.id = '{name}': no policy acts in {space}; "
+        "make it Discrete, MultiDiscrete, MultiBinary or Box with a wrapper, named in env.wrappers"
+    )
+
+
+def action_decoder(space: Space[Any]) -> Callable[[Array], Array]:
+    """From a policy's actions `[rows, ...]` to a new array of actions in the world's own `space`."""
+    dtype = space.dtype
+    if isinstance(space, Discrete | MultiDiscrete):
+        start = space.start
+        return lambda actions: np.add(actions, start, dtype=dtype)
+    if isinstance(space, Box):
+        low, high = space.low, space.high
+        return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
+    return lambda actions: actions.astype(dtype)
+
+
+# ---------------------------------------------------------------- masks
+
+
+def count_choices(space: Space[Any]) -> int:
+    """How many entries an action mask has; 0 where actions cannot be masked."""
+    if isinstance(space, Discrete):
+        return int(space.n)
+    return int(space.nvec.sum()) if isinstance(space, MultiDiscrete) else 0
+
+
+def flat_mask(mask: Any, choices: int) -> Array:
+    """One agent's mask as bool `[choices]`; several dimensions may come as a tuple of masks."""
+    if isinstance(mask, tuple | list) and mask and np.ndim(mask[0]) > 0:
+        flat = np.concatenate([np.ravel(part) for part in mask])
+    else:
+        flat = np.ravel(mask)
+    if choices == 0:
+        raise ValueError("info['action_mask'] is given, but only Discrete and MultiDiscrete actions can be masked")
+    if flat.shape != (choices,):
+        raise ValueError(f"info['action_mask'] has {flat.size} entries where the action space has {choices} choices")
+    return flat.astype(bool)
+
+
+# ---------------------------------------------------------------- observations
+
+
+class _Leaf(NamedTuple):
+    """One array of a tree of observations."""
+
+    path: tuple[Any, ...]
+    array: Array
+    """`[rows, 1, ...]`."""
+    joined: Array
+    """The same memory with rows and the first axis of an observation as one; `[rows]` for scalars."""
+    scalar: bool
+
+
+class Columns:
+    """Arrays `[rows, 1, ...]` for one observation space, filled in place from single observations."""
+
+    def __init__(self, space: Space[Any], rows: int) -> None:
+        self._leaves: list[_Leaf] = []
+        self.tree: Tree = self._allocate(space, rows, ())
+
+    def _allocate(self, space: Space[Any], rows: int, path: tuple[Any, ...]) -> Tree:
+        if isinstance(space, Dict):
+            return {key: self._allocate(part, rows, (*path, key)) for key, part in space.spaces.items()}
+        if isinstance(space, Tuple):
+            return tuple(self._allocate(part, rows, (*path, i)) for i, part in enumerate(space.spaces))
+        shape = space.shape or ()
+        array = np.zeros((rows, 1, *shape), space.dtype)
+        joined = array.reshape(rows * shape[0], *shape[1:]) if shape else array.reshape(rows)
+        self._leaves.append(_Leaf(path, array, joined, scalar=not shape))
+        return array
+
+    def write(self, observations: Sequence[Any]) -> None:
+        """One observation for every row. Raises if one has another shape or another kind of number than the space."""
+        for path, _, joined, scalar in self._leaves:
+            parts = [_follow(each, path) for each in observations] if path else observations
+            # One call copies all rows, and checks shapes and casts on the way.
+            if scalar:
+                np.copyto(joined, np.asarray(parts), casting="same_kind")
+            else:
+                np.concatenate(parts, out=joined)
+
+    def put(self, row: int, observation: Any) -> None:
+        """The observation of one row, with an error that says what does not fit."""
+        for path, array, _, _ in self._leaves:
+            part, target = np.asarray(_follow(observation, path)), array[row, 0]
+            if part.shape != target.shape or not np.can_cast(part.dtype, target.dtype, "same_kind"):
+                where = "".join(f"[{key!r}]" for key in path)
+                raise ValueError(
+                    f"the observation{where} has shape {part.shape} and dtype {part.dtype} "
+                    f"where the space says {target.shape} and {target.dtype}"
+                )
+            array[row, 0] = part
+
+
+def _follow(tree: Tree, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+def add_agent_axis(space: Space[Any], batch: Tree, rows: int) -> Tree:
+    """Observations batched by the world `[rows, ...]`, as the arrays of a group of one agent `[rows, 1, ...]`."""
+    if isinstance(space, Dict):
+        return {key: add_agent_axis(part, batch[key], rows) for key, part in space.spaces.items()}
+    if isinstance(space, Tuple):
+        return tuple(add_agent_axis(part, batch[i], rows) for i, part in enumerate(space.spaces))
+    array = np.asarray(batch)
+    if array.shape != (rows, *(space.shape or ())):
+        raise ValueError(f"observations have shape {array.shape} where {rows} copies of {space} were due")
+    return array.astype(space.dtype, casting="same_kind", copy=False)[:, None]

@@ -1,0 +1,40 @@
+"""Judging a run that is on disk: its settings, one of its checkpoints, fresh greedy episodes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import torch
+
+from shoal.api.experiment import Experiment
+from shoal.base.seeding import derive_seed
+from shoal.checkpoints.store import CheckpointStore, parse_which
+from shoal.envs import make_env
+from shoal.launchers.program import evaluation_seats, expand
+from shoal.monitoring.run_folder import RunFolder
+from shoal.rollout.evaluate import Scores, copies_for
+from shoal.streams.primitives import Mailbox
+from shoal.streams.transports.memory import MemoryMailbox
+from shoal.workers.evaluator import Evaluator
+from shoal.workers.trainer import part_of
+
+
+def evaluate(
+    run: str, *, episodes: int = 100, seed: int = 0, checkpoint: str = "latest", root: Path | str = "runs"
+) -> tuple[Scores, int]:
+    """Scores of `episodes` greedy episodes, and the version that played them."""
+    torch.set_num_threads(1)
+    folder = RunFolder.find(run, Path(root))
+    experiment = Experiment.parse(folder.read_config())
+    store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
+    found = store.load(parse_which(checkpoint))
+    program = expand(experiment)
+    mailboxes: dict[str, Mailbox] = {}
+    for name, plan in program.policies.items():
+        plan.algorithm.load_state_dict(part_of(found.tensors, name))
+        mailboxes[name] = MemoryMailbox(plan.algorithm.flat.nbytes, 1)
+        mailboxes[name].publish(found.version, plan.algorithm.flat.block.numpy())
+    env = make_env(experiment.env, copies_for(episodes))
+    with closing(Evaluator(env, evaluation_seats(program, mailboxes, env))) as evaluator:
+        return evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation")), found.version

@@ -1,0 +1,141 @@
+"""One run from start to end: folder, program, launcher, controller, checkpoints, outcome."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from shoal.api.experiment import Experiment
+from shoal.base.config import load_layers
+from shoal.base.errors import InputError
+from shoal.base.seeding import derive_seed
+from shoal.checkpoints.store import Checkpoint, CheckpointStore
+from shoal.envs import make_env
+from shoal.launchers.inline import InlineLauncher
+from shoal.launchers.program import Program, evaluation_seats, expand
+from shoal.monitoring import provenance
+from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
+from shoal.monitoring.terminal import TerminalView
+from shoal.rollout.evaluate import Scores, copies_for
+from shoal.workers.controller import CONFIRM_EPISODES, Controller, Counters
+from shoal.workers.evaluator import Evaluator
+
+LAUNCHERS = ("inline",)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    folder: Path
+    reason: str
+    steps: int
+    version: int
+    seconds: float
+    scores: Scores | None
+    """The last confirmation, if there was one."""
+    interrupted: bool
+
+
+def train(
+    experiment: Experiment, *, trial: str | None = None, root: Path | str = "runs", on: str = "inline", quiet: bool = False
+) -> Outcome:
+    """Start a run and train until a stop rule ends it. Settings that cannot work are found before anything is written."""
+    _prepare(on)
+    program = expand(experiment)
+    folder = RunFolder.create(Path(root), experiment.name, trial)
+    return _train(folder, program, None, quiet)
+
+
+def resume(
+    name: str, trial: str, *, overrides: list[str] | None = None, root: Path | str = "runs", on: str = "inline", quiet: bool = False
+) -> Outcome:
+    """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
+    _prepare(on)
+    folder = RunFolder.open(Path(root), name, trial)
+    experiment = Experiment.parse(load_layers(folder.config, overrides or []))
+    start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
+    return _train(folder, expand(experiment), start, quiet)
+
+
+def _prepare(on: str) -> None:
+    if on not in LAUNCHERS:
+        raise InputError(f"--on {on}: there is no such launcher; choose from: {', '.join(LAUNCHERS)}")
+    torch.set_num_threads(1)  # equal bits everywhere, and on small networks faster than two
+
+
+def _train(folder: RunFolder, program: Program, start: Checkpoint | None, quiet: bool) -> Outcome:
+    with ExitStack() as stack:
+        folder.lock()
+        stack.callback(folder.unlock)
+        folder.write_config(program.experiment.model_dump())
+        provenance.write(folder, sys.argv, program.experiment.seed)
+        folder.event("start", version=start.version if start else 0, resumed=start is not None)
+        return _Run(folder, program, start, stack, quiet).go()
+
+
+class _Run:
+    """The pieces of a run and the three things its controller asks for: write, save, confirm."""
+
+    def __init__(self, folder: RunFolder, program: Program, start: Checkpoint | None, stack: ExitStack, quiet: bool) -> None:
+        self._folder, self._program, self._stack = folder, program, stack
+        self._evaluator: Evaluator | None = None
+        experiment = program.experiment
+        self._store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
+        self._launcher = stack.enter_context(closing(InlineLauncher(program, start)))
+        step = start.meta["steps"] if start else None
+        sinks: list[Sink] = [JsonlSink(folder.metrics, step)]
+        if experiment.log.tensorboard:
+            sinks.append(TensorBoardSink(folder.tensorboard, step))
+        self._view = None if quiet else TerminalView(experiment.name, folder.path, experiment.stop)
+        if self._view is not None:
+            sinks.append(self._view)
+        sink = stack.enter_context(closing(FanOut(sinks)))
+        counters = Counters(**start.meta["counters"]) if start else Counters()
+        self._controller = Controller(
+            experiment, sink, save=self._save, confirm=self._confirm, note=self._note, counters=counters
+        )
+        for version, damage in start.skipped if start else []:
+            self._note(f"checkpoint {version} is damaged and was passed over: {damage}")
+
+    def go(self) -> Outcome:
+        """Run, save, say how it ended."""
+        caught = self._launcher.run(self._controller)
+        self._controller.save()
+        reason, counters = self._controller.reason, self._controller.counters
+        assert reason is not None
+        self._folder.event("stop", reason=reason, **dataclasses.asdict(counters))
+        return Outcome(
+            self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
+            self._controller.confirmed, caught is not None,
+        )  # fmt: skip
+
+    def _save(self) -> None:
+        tensors = {
+            f"{name}/{key}": value
+            for name, trainer in self._launcher.trainers.items()
+            for key, value in trainer.state_dict().items()
+        }
+        counters = self._controller.counters
+        self._store.save(counters.update, tensors, {"steps": counters.steps, "counters": dataclasses.asdict(counters)})
+
+    def _confirm(self) -> Scores:
+        """Greedy episodes of the newest version, on seeds that no training episode uses."""
+        experiment = self._program.experiment
+        if self._evaluator is None:
+            env = make_env(experiment.env, copies_for(CONFIRM_EPISODES))
+            seats = evaluation_seats(self._program, self._launcher.mailboxes, env)
+            self._evaluator = self._stack.enter_context(closing(Evaluator(env, seats)))
+        seed = derive_seed(experiment.seed, "confirmation", counter=self._controller.counters.update)
+        return self._evaluator.evaluate(CONFIRM_EPISODES, seed=seed)
+
+    def _note(self, text: str) -> None:
+        self._folder.event("note", text=text)
+        if self._view is not None:
+            self._view.note(text)

@@ -1,0 +1,148 @@
+"""Pictures through convolutions: the DQN network and the IMPALA residual network."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from gymnasium import Space
+from gymnasium.spaces import Box
+from pydantic import Field
+from torch import Tensor, nn
+
+from shoal.api.policy import Model
+from shoal.base.config import Config
+from shoal.base.errors import InputError
+from shoal.base.tree import Tree
+from shoal.models.layers import Dense, Width, orthogonal
+
+NATURE_MINIMUM = 36
+"""Pixels per side below which the three convolutions of the DQN network leave nothing."""
+
+
+def suits_nature(space: Space[Any]) -> bool:
+    """A picture by its look, bytes with three axes, and large enough for the `nature` network."""
+    if not isinstance(space, Box) or space.dtype != np.uint8 or len(space.shape) != 3:
+        return False
+    pixels = Pixels(space, "nature")
+    return min(pixels.height, pixels.width) >= NATURE_MINIMUM
+
+
+class Pixels(nn.Module):
+    """`[R, B, ...]` pictures -> float32 `[R * B, channels, height, width]` in the channels_last layout.
+
+    Channels are the smaller of the first and the last axis (the last if equal). Bytes are scaled to [0, 1], floats are
+    taken as they are.
+    """
+
+    def __init__(self, space: Space[Any], model: str) -> None:
+        super().__init__()
+        if not isinstance(space, Box) or len(space.shape) != 3:
+            raise InputError(
+                f"model.name = '{model}' takes pictures with three axes (height, width, channels), not {space}: "
+                "try model.name = 'auto'"
+            )
+        first, _, last = space.shape
+        self.channels_first = first < last
+        self.channels = first if self.channels_first else last
+        self.height, self.width = space.shape[1:] if self.channels_first else space.shape[:2]
+        self.bytes = space.dtype == np.uint8
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(0, 1)
+        if not self.channels_first:
+            x = x.permute(0, 3, 1, 2)
+        # Reordered while still bytes: a quarter of the traffic.
+        x = x.contiguous(memory_format=torch.channels_last).float()
+        return x.mul_(1 / 255) if self.bytes else x
+
+
+def rows(x: Tensor) -> Tensor:
+    """`[N, channels, height, width]` -> `[N, features]`; no copy from the channels_last layout."""
+    return x.permute(0, 2, 3, 1).flatten(1)
+
+
+class NatureConfig(Config):
+    """The convolutions of Mnih et al. (2015), Human-level control through deep reinforcement learning."""
+
+    name: Literal["nature"] = "nature"
+    hidden: list[Width] = Field([512])
+    """Width of each dense layer after the convolutions."""
+
+
+class NatureModel(Model):
+    """Pictures of at least 36 x 36 pixels -> `[R, B, hidden[-1]]`."""
+
+    Config = NatureConfig
+
+    def __init__(self, observation_space: Space[Any], config: NatureConfig) -> None:
+        super().__init__(observation_space, config)
+        self.pixels = Pixels(observation_space, config.name)
+        height, width = self.pixels.height, self.pixels.width
+        if min(height, width) < NATURE_MINIMUM:
+            raise InputError(
+                f"model.name = 'nature' needs pictures of at least {NATURE_MINIMUM} x {NATURE_MINIMUM} pixels, "
+                f"these are {height} x {width}: try model.name = 'impala' or 'mlp'"
+            )
+        layers: list[nn.Module] = []
+        channels = self.pixels.channels
+        for out, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+            layers += [orthogonal(nn.Conv2d(channels, out, kernel, stride)), nn.ReLU(inplace=True)]
+            channels, height, width = out, (height - kernel) // stride + 1, (width - kernel) // stride + 1
+        self.convolutions = nn.Sequential(*layers)
+        self.dense = Dense(channels * height * width, config.hidden, "relu")
+        self.features = self.dense.features
+
+    def forward(self, observation: Tree, state: Tree | None, first: Tensor) -> tuple[Tensor, Tree | None]:
+        """See Model."""
+        return self.dense(rows(self.convolutions(self.pixels(observation)))).unflatten(0, first.shape), state
+
+
+class ImpalaConfig(Config):
+    """The residual network of Espeholt et al. (2018), IMPALA, figure 3 right."""
+
+    name: Literal["impala"] = "impala"
+    channels: list[Width] = Field([16, 32, 32], min_length=1)
+    """Channels of each stage; a stage halves the picture."""
+    hidden: list[Width] = Field([256])
+    """Width of each dense layer after the convolutions."""
+
+
+class Residual(nn.Module):
+    """Two convolutions beside a shortcut."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.second(self.first(x.relu()).relu_())
+
+
+class ImpalaModel(Model):
+    """Pictures of any size -> `[R, B, hidden[-1]]`."""
+
+    Config = ImpalaConfig
+
+    def __init__(self, observation_space: Space[Any], config: ImpalaConfig) -> None:
+        super().__init__(observation_space, config)
+        self.pixels = Pixels(observation_space, config.name)
+        channels, height, width = self.pixels.channels, self.pixels.height, self.pixels.width
+        layers: list[nn.Module] = []
+        for out in config.channels:
+            layers += [
+                nn.Conv2d(channels, out, 3, padding=1),
+                nn.MaxPool2d(3, 2, padding=1),
+                Residual(out),
+                Residual(out),
+            ]
+            channels, height, width = out, (height + 1) // 2, (width + 1) // 2
+        self.convolutions = nn.Sequential(*layers, nn.ReLU(inplace=True))
+        self.dense = Dense(channels * height * width, config.hidden, "relu")
+        self.features = self.dense.features
+
+    def forward(self, observation: Tree, state: Tree | None, first: Tensor) -> tuple[Tensor, Tree | None]:
+        """See Model."""
+        return self.dense(rows(self.convolutions(self.pixels(observation)))).unflatten(0, first.shape), state

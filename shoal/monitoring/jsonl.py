@@ -1,0 +1,79 @@
+"""Files of JSON lines that survive a crash: one object per line, appended whole; a torn end is cut off."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+from shoal.base.files import write_atomic
+
+
+def encode_line(row: dict[str, Any]) -> bytes:
+    """One line. Non-finite numbers become null: JSON has no word for them, and strict readers refuse Python's."""
+    try:
+        text = json.dumps(row, allow_nan=False, default=_plain)
+    except ValueError:
+        text = json.dumps(_finite(row), allow_nan=False, default=_plain)
+    return f"{text}\n".encode()
+
+
+def _plain(value: Any) -> Any:
+    """Numpy numbers as Python's own, everything else as its text."""
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else str(value)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, Real) and not math.isfinite(value) else value
+
+
+def append_line(path: Path, row: dict[str, Any]) -> None:
+    """Add one line in one write, so that several processes may append to one file."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(handle, encode_line(row))
+    finally:
+        os.close(handle)
+
+
+def mend(path: Path) -> None:
+    """Make `path` end with a whole line. Only for whoever is the one writer of the file."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with open(path, "rb+") as file:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            end = view.rfind(b"\n") + 1
+            tail = view[end:]
+        if _parse(tail) is not None:  # whole but for its line end
+            file.seek(0, os.SEEK_END)
+            file.write(b"\n")
+        else:
+            file.truncate(end)
+
+
+def drop_later(path: Path, step: int) -> None:
+    """Forget rows beyond `step`: a run resumed there will write them again."""
+    if not path.exists():
+        return
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if (row := _parse(line)) is not None and row.get("step", 0) <= step]
+    if len(kept) < len(lines):
+        write_atomic(path, b"".join(kept))
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None

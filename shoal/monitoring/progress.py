@@ -1,0 +1,139 @@
+"""How far a run is: rows in; the nearest stop rule, the time left and the history of returns out. Knows no terminal."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from shoal.api.experiment import StopConfig
+from shoal.base.duration import format_duration
+from shoal.monitoring.sinks import Row
+
+_HISTORY = 256
+_RATE_ROWS = 50
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One stop rule and how near it is."""
+
+    name: str
+    fraction: float
+    """0: the run has just begun; 1: it ends here."""
+    text: str
+    """`40,960 of 100,000`."""
+    seconds_left: float | None
+    """At the present rate; None where nobody can tell."""
+
+
+class Progress:
+    """Takes rows, oldest first. Between two rows the clock goes on."""
+
+    def __init__(self, stop: StopConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stop = stop
+        self.row: Row = {}
+        self.returns: list[float] = []
+        """The whole run's, at most `_HISTORY`: beyond that, neighbours are averaged."""
+        self._clock = clock
+        self._row_at = clock()
+        self._stride = 1
+        self._open: list[float] = []
+        self._first_return: float | None = None
+        self._counts: deque[tuple[float, float, float]] = deque(maxlen=_RATE_ROWS)
+
+    def add(self, row: Row) -> None:
+        """Take one row."""
+        self.row, self._row_at = row, self._clock()
+        self._counts.append((self.elapsed, self.number("step") or 0.0, self.number("update") or 0.0))
+        if (value := self.number("rollout/ep_rew_mean")) is not None:
+            self._first_return = value if self._first_return is None else self._first_return
+            self._remember(value)
+
+    def _remember(self, value: float) -> None:
+        self._open.append(value)
+        if len(self._open) < self._stride:
+            return
+        self.returns.append(sum(self._open) / len(self._open))
+        self._open.clear()
+        if len(self.returns) == _HISTORY:
+            self.returns = [(a + b) / 2 for a, b in zip(self.returns[::2], self.returns[1::2], strict=True)]
+            self._stride *= 2
+
+    def number(self, key: str) -> float | None:
+        """A finite number of the last row."""
+        value = self.row.get(key)
+        return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the run until now."""
+        return (self.number("time/elapsed") or 0.0) + self._clock() - self._row_at
+
+    # ---------------------------------------------------------------- stop rules
+
+    def nearest(self) -> Rule:
+        """The stop rule with most of its way behind it."""
+        return max(self.rules(), key=lambda rule: rule.fraction)
+
+    def rules(self) -> list[Rule]:
+        """Every stop rule that is set."""
+        stop, seconds = self.stop, self.elapsed
+        rules = [self._counted("steps", "step", 1, stop.steps), self._counted("updates", "update", 2, stop.updates)]
+        span = f"{format_duration(seconds)} of {format_duration(stop.seconds)}"
+        rules.append(Rule("time", min(1.0, seconds / stop.seconds), span, max(0.0, stop.seconds - seconds)))
+        rules.append(self._return_rule())
+        return [rule for rule in rules if rule is not None]
+
+    def _counted(self, name: str, key: str, column: int, goal: int | None) -> Rule | None:
+        if goal is None:
+            return None
+        now = self.number(key) or 0.0
+        rate = self._rate(column)
+        left = max(0.0, (goal - now) / rate - (self._clock() - self._row_at)) if rate else None
+        return Rule(name, min(1.0, now / goal), f"{now:,.0f} of {goal:,}", left)
+
+    def _rate(self, column: int) -> float | None:
+        """Counts per second over the last rows; over the whole run while there is but one row."""
+        if not self._counts:
+            return None
+        last = self._counts[-1]
+        first = self._counts[0] if len(self._counts) > 1 else (0.0, 0.0, 0.0)
+        span = last[0] - first[0]
+        return (last[column] - first[column]) / span if span > 0 else None
+
+    def _return_rule(self) -> Rule | None:
+        goal, now, first = self.stop.return_, self.number("rollout/ep_rew_mean"), self._first_return
+        if goal is None:
+            return None
+        if now is None or first is None:
+            return Rule("return", 0.0, f"- of {goal:,.6g}", None)
+        fraction = 1.0 if now >= goal else max(0.0, (now - first) / (goal - first)) if first < goal else 0.0
+        return Rule("return", fraction, f"{now:,.1f} of {goal:,.6g}", None)
+
+    def left_text(self) -> str:
+        """`~8 s`; `<8 s` where a goal may end the run before; `-` while nobody can tell."""
+        known = [rule.seconds_left for rule in self.rules() if rule.seconds_left is not None]
+        if not known or not self.row:
+            return "-"
+        return f"{'~' if self.stop.return_ is None else '<'}{elapsed_text(min(known), digits=0)}"
+
+
+def elapsed_text(seconds: float, digits: int = 1) -> str:
+    """`1.7 s`, from a minute on `3m 05s`."""
+    return f"{seconds:.{digits}f} s" if seconds < 59.5 else format_duration(seconds)
+
+
+def sparkline(values: list[float], width: int, marks: str = "▁▂▃▄▅▆▇█") -> str:
+    """`values` from their least to their greatest in at most `width` characters; each stands for equally many."""
+    if not values or width <= 0:
+        return ""
+    bins = min(width, len(values))
+    edges = [i * len(values) // bins for i in range(bins + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+    low, high = min(means), max(means)
+    scale = (len(marks) - 1) / (high - low) if high > low else 0.0
+    return "".join(marks[round((mean - low) * scale)] for mean in means)

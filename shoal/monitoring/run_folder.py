@@ -1,0 +1,196 @@
+"""The run folder `runs/<experiment>/<trial>/`: a run writes everything there, and whatever shows it reads there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from shoal.base.errors import InputError, ShoalError
+from shoal.base.files import check_name, write_atomic
+from shoal.base.table import did_you_mean
+from shoal.monitoring.jsonl import append_line, mend
+from shoal.monitoring.trial_name import propose_name
+
+DEFAULT_ROOT = Path("runs")
+
+
+class RunFolder:
+    """One run on disk. Made by `create`, `open` or `find`; a trainer calls `lock` before it writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+
+    # ---------------------------------------------------------------- finding it
+
+    @classmethod
+    def create(cls, root: Path, experiment_name: str, trial: str | None = None) -> Self:
+        """A new folder; without `trial` under a name of its own."""
+        if trial is not None:
+            check_name("--trial", trial)
+        parent = root / check_name("name", experiment_name)
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            path = _make_unique(parent) if trial is None else _make_new(parent / trial)
+        except OSError as error:
+            raise InputError(f"no run folder can be made in {parent}: {error.strerror}") from None
+        return cls(path)
+
+    @classmethod
+    def open(cls, root: Path, experiment: str, trial: str) -> Self:
+        """The folder of a trial that exists, to resume it."""
+        parent = root / check_name("name", experiment)
+        path = parent / check_name("--trial", trial)
+        if not path.is_dir():
+            raise InputError(f"there is no trial '{trial}' in {parent}; {did_you_mean(trial, _folders(parent))}")
+        return cls(path)
+
+    @classmethod
+    def find(cls, run: str, root: Path = DEFAULT_ROOT) -> Self:
+        """The run someone means: a path to its folder, `experiment/trial`, or `experiment` for its newest trial."""
+        for path in (Path(run), root / run):
+            if cls(path).config.is_file():
+                return cls(path)
+        parent = root / run
+        trials = [folder for name in _folders(parent) if (folder := cls(parent / name)).config.is_file()]
+        if trials:
+            return max(trials, key=cls._last_written)
+        raise InputError(f"there is no run '{run}'; {_what_exists(root, run)}")
+
+    def _last_written(self) -> tuple[float, str]:
+        paths = (self.path, self.config, self.metrics, self.checkpoints)
+        return max(path.stat().st_mtime for path in paths if path.exists()), self.trial
+
+    # ---------------------------------------------------------------- what is in it
+
+    @property
+    def experiment(self) -> str:
+        """The experiment's name."""
+        return self.path.resolve().parent.name
+
+    @property
+    def trial(self) -> str:
+        """The trial's name."""
+        return self.path.resolve().name
+
+    @property
+    def config(self) -> Path:
+        """The resolved experiment."""
+        return self.path / "config.yaml"
+
+    @property
+    def provenance(self) -> Path:
+        """Where the run came from."""
+        return self.path / "provenance.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One row of numbers per line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def events(self) -> Path:
+        """Starts, faults, restarts, orders: one per line."""
+        return self.path / "events.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Event files for TensorBoard."""
+        return self.path / "tensorboard"
+
+    @property
+    def checkpoints(self) -> Path:
+        """A folder per saved version."""
+        return self.path / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """A file per worker; made by who writes the first."""
+        return self.path / "logs"
+
+    # ---------------------------------------------------------------- reading and writing
+
+    def write_config(self, values: dict[str, Any]) -> None:
+        """Keep the resolved experiment: the folder alone must do to repeat, resume and evaluate the run."""
+        from omegaconf import OmegaConf
+
+        write_atomic(self.config, OmegaConf.to_yaml(OmegaConf.create(values)))
+
+    def read_config(self, overrides: list[str] | None = None) -> dict[str, Any]:
+        """The resolved experiment as plain values, with `key=value` overrides laid on top."""
+        from shoal.base.config import load_layers
+
+        if not self.config.is_file():
+            raise InputError(f"{self.path} is no run folder: it has no {self.config.name}")
+        return load_layers(self.config, overrides or [])
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Note that something happened, with the time of day. Any process of the run may."""
+        append_line(self.events, {"time": wall_time(), "kind": kind, **fields})
+
+    # ---------------------------------------------------------------- one trainer at a time
+
+    def lock(self) -> None:
+        """Claim the folder for this process. The kernel lets go when the process dies, however it dies."""
+        path = self.path / ".lock"
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            owner = path.read_text().strip() or "(not known yet)"
+            raise InputError(f"{self.path} is being trained by process {owner}: wait for it, or stop it") from None
+        except OSError as error:
+            raise ShoalError(f"{path} cannot be locked ({error.strerror}): keep runs where it can") from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        self._lock = handle
+        mend(self.events)
+
+    def unlock(self) -> None:
+        """Let the next one train here."""
+        if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a forked child may still hold a copy of the handle
+            os.close(self._lock)
+            self._lock = None
+
+
+def wall_time() -> str:
+    """Now, as ISO 8601 with the offset from UTC."""
+    return datetime.now().astimezone().isoformat(timespec="milliseconds")
+
+
+def _make_new(path: Path) -> Path:
+    try:
+        path.mkdir()
+    except FileExistsError:
+        raise InputError(f"{path} exists already: continue it with --resume, or choose another --trial") from None
+    return path
+
+
+def _make_unique(parent: Path) -> Path:
+    for _ in range(1000):
+        path = parent / propose_name()
+        try:
+            path.mkdir()
+        except FileExistsError:  # taken, perhaps by a process that started with us
+            continue
+        return path
+    raise InputError(f"{parent} is full of trials: name this one with --trial")
+
+
+def _folders(parent: Path) -> list[str]:
+    if not parent.is_dir():
+        return []
+    return sorted(entry.name for entry in parent.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _what_exists(root: Path, run: str) -> str:
+    runs = [f"{experiment}/{trial}" for experiment in _folders(root) for trial in _folders(root / experiment)]
+    if not runs:
+        return f"{root}/ holds none yet: train one first"
+    parts = did_you_mean(run, {*runs, *(name.split("/")[0] for name in runs)})
+    return f"{parts} (in {root}/)" if len(parts) < 400 else f"{len(runs)} others are in {root}/"

@@ -1,0 +1,112 @@
+"""Where rows of numbers go. A row is flat: `{"step": 2048, "update": 1, "rollout/ep_rew_mean": 21.3}`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from shoal.base.errors import ShoalError
+from shoal.monitoring.event_file import EventFile
+from shoal.monitoring.jsonl import drop_later, encode_line, mend
+
+Row = dict[str, float | int | str]
+
+
+class Sink(Protocol):
+    """Takes rows, oldest first."""
+
+    def write(self, row: Row) -> None:
+        """Take one row."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class JsonlSink:
+    """One line of JSON per row, in the file when `write` returns.
+
+    An existing file is continued: a torn last line is cut off, and so are the rows beyond `resume_step`, the step of
+    the checkpoint that the run goes on from.
+    """
+
+    def __init__(self, path: Path, resume_step: int | None = None) -> None:
+        mend(path)
+        if resume_step is not None:
+            drop_later(path, resume_step)
+        self._path = path
+        self._file = open(path, "ab")  # noqa: SIM115
+
+    def write(self, row: Row) -> None:
+        """Append the row."""
+        try:
+            self._file.write(encode_line(row))
+            self._file.flush()
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+
+
+class TensorBoardSink:
+    """A curve over environment steps per key that holds a `/`. What lies beyond `resume_step` leaves the curves."""
+
+    def __init__(self, folder: Path, resume_step: int | None = None) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        self._event, self._summary = Event, Summary
+        self._folder = folder
+        self._file = EventFile(folder)
+        if resume_step is not None:
+            again = SessionLog(status=SessionLog.START)
+            self._file.add(Event(wall_time=time.time(), step=resume_step + 1, session_log=again))
+
+    def write(self, row: Row) -> None:
+        """Add a point to every curve in the row."""
+        values = [
+            self._summary.Value(tag=key, simple_value=value)
+            for key, value in row.items()
+            if "/" in key and not isinstance(value, str)
+        ]
+        summary = self._summary(value=values)
+        try:
+            self._file.add(self._event(wall_time=time.time(), step=int(row["step"]), summary=summary))
+        except OSError as error:
+            raise _unwritable(self._folder, error) from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise _unwritable(self._folder, error) from error
+
+
+class FanOut:
+    """Every row to every sink."""
+
+    def __init__(self, sinks: Iterable[Sink]) -> None:
+        self.sinks = list(sinks)
+
+    def write(self, row: Row) -> None:
+        """Hand the row on."""
+        for sink in self.sinks:
+            sink.write(row)
+
+    def close(self) -> None:
+        """Close all of them, even if one cannot."""
+        with contextlib.ExitStack() as stack:
+            for sink in reversed(self.sinks):
+                stack.callback(sink.close)
+
+
+def _unwritable(path: Path, error: OSError) -> ShoalError:
+    return ShoalError(f"{path} cannot be written ({error.strerror}): make room, then go on with --resume")

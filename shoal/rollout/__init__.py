@@ -1,0 +1,1 @@
+"""What an actor does, without a process: step worlds, ask for decisions, build fragments, play episodes."""

@@ -1,0 +1,53 @@
+"""Judging a policy: whole episodes, one version, seeds of their own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.api.env import Env, Episode
+from shoal.rollout.rollout import Progress, Rollout
+from shoal.rollout.seat import Seat
+
+MAX_COPIES = 50
+"""Env copies an evaluation uses at most."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Returns (summed over all agents) of whole episodes."""
+
+    returns: list[float]
+    lengths: list[int]
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(np.mean(self.returns))
+
+    @property
+    def std(self) -> float:
+        """Spread of the returns."""
+        return float(np.std(self.returns))
+
+
+def copies_for(episodes: int) -> int:
+    """How many env copies an evaluation should have."""
+    return math.ceil(episodes / math.ceil(episodes / MAX_COPIES))
+
+
+def play(env: Env, seats: list[Seat], episodes: int, *, seed: int) -> Scores:
+    """Every copy plays its share of `episodes` and no more: otherwise short episodes, finished first, would crowd out long ones."""
+    share = math.ceil(episodes / env.num_envs)
+    rollout = Rollout(env, seats, seed=seed)
+    finished: list[list[Episode]] = [[] for _ in range(env.num_envs)]
+    while any(len(own) < share for own in finished):
+        progress = Progress()
+        rollout.advance(progress)
+        for episode in progress.episodes:
+            finished[episode.row].append(episode)
+    counted = [own[i] for i in range(share) for own in finished][:episodes]
+    returns = [float(sum(group.sum() for group in episode.returns.values())) for episode in counted]
+    return Scores(returns, [episode.length for episode in counted])

@@ -1,0 +1,233 @@
+"""The trajectory builder: decisions and outcomes of one policy's lanes in, fragments out.
+
+Every lane has a cursor: the row of its open decision. An outcome closes the row and moves the cursor on; a truncation moves it
+one further, over a row that holds the final observation. A fragment is posted when its first lane is full; whatever decision
+is due then opens the next one. While all cursors agree, writing a step is one slice; once they differ, it is one indexed write.
+
+Legal order: `begin` until it gives True, `decide`, `observe`; again from `begin`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.api.algorithm import Needs
+from shoal.api.fragment import Fragment
+from shoal.base.tree import Tree, tree_map
+from shoal.streams.inference import Answer
+from shoal.streams.sample import Posted, SampleWriter
+
+COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "valid", "first", "version", "extras", "action_mask")
+"""Fields with rows; what is carried from fragment to fragment."""
+
+
+@dataclass
+class View:
+    """What a policy's lanes see now: a Turn with its agents laid out as lanes. Arrays `[B, ...]`."""
+
+    observation: Tree
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    acting: np.ndarray
+    action_mask: np.ndarray | None
+    final_observation: Tree | None
+
+
+class TrajectoryBuilder:
+    """Builds fragments of `len(lanes)` lanes. Process-free: the stream decides where the rows lie."""
+
+    def __init__(self, needs: Needs, lanes: np.ndarray, stream: SampleWriter) -> None:
+        self._needs, self._lanes, self._stream = needs, lanes, stream
+        self._rows = needs.burn_in + needs.unroll + needs.bootstrap
+        self._carry = needs.burn_in + needs.bootstrap - 1
+        self._slot: Posted | None = None
+        self._cursor = np.full(len(lanes), self._carry)
+        self._row: int | None = self._carry
+        self._pending = np.zeros(len(lanes), np.bool_)
+        self._waiting = False
+        self._earned = np.zeros(len(lanes), np.float32)
+        self._first = np.ones(len(lanes), np.bool_)
+        self._carried: dict[str, Tree] | None = None
+        self._states: Tree | None = None
+        self._steps = 0
+        self._all = np.arange(len(lanes))
+
+    @property
+    def posted(self) -> int:
+        """Fragments handed over so far: the number of the round that is being built."""
+        return self._stream.posted
+
+    @property
+    def first(self) -> np.ndarray:
+        """bool [B]: the next decision of the lane starts an episode."""
+        return self._first
+
+    # ------------------------------------------------------------ begin
+
+    def begin(self, state: Tree | None, timeout: float = 0.0) -> bool:
+        """Make sure there is a slot to write into; `state` is the recurrent state before the decision that is due."""
+        if self._slot is not None:
+            return True
+        self._slot = self._stream.begin(timeout)
+        if self._slot is None:
+            return False
+        fragment = self._slot.fragment
+        fragment.valid[:] = False
+        fragment.first[:] = False
+        fragment.lanes[:] = self._lanes
+        if state is not None:
+            if self._states is None:
+                self._states = tree_map(lambda leaf: np.zeros((self._rows, *leaf.shape), leaf.dtype), state)
+            tree_map(np.copyto, fragment.state, state)
+        if self._carried is not None:
+            self._write_carried(fragment, self._carried)
+            self._carried = None
+        return True
+
+    def _write_carried(self, fragment: Fragment, carried: dict[str, Tree]) -> None:
+        """Rows 0 .. carry repeat what the last fragment ended with; the last of them is the open decision, if there is one."""
+
+        def put(array: np.ndarray, rows: np.ndarray) -> None:
+            array[: self._carry + 1] = rows
+
+        for name in COLUMNS:
+            tree_map(put, getattr(fragment, name), carried[name])
+        if self._states is None:
+            return
+        tree_map(put, self._states, carried["states"])
+        known = np.ones_like(self._pending) if self._carry else self._pending
+
+        def put_state(array: np.ndarray, rows: np.ndarray) -> None:
+            array[known] = rows[0, known]
+
+        tree_map(put_state, fragment.state, carried["states"])
+
+    # ------------------------------------------------------------ decide
+
+    def decide(self, view: View, answer: Answer, state: Tree | None) -> None:
+        """Note what the acting lanes saw and decided; `state` is the recurrent state they decided with."""
+        assert self._slot is not None
+        fragment = self._slot.fragment
+        at, pick = self._place(view.acting)
+
+        def put(array: np.ndarray, values: np.ndarray) -> None:
+            array[at] = values[pick]
+
+        tree_map(put, fragment.observation, view.observation)
+        put(fragment.action, answer.action)
+        put(fragment.first, self._first)
+        fragment.version[at] = answer.version
+        for name, values in answer.extras.items():
+            put(fragment.extras[name], values)
+        if fragment.action_mask is not None:
+            fragment.action_mask[at] = True if view.action_mask is None else view.action_mask[pick]
+        if self._states is not None:
+            tree_map(put, self._states, state)
+        self._pending |= view.acting
+        self._first[pick] = False
+
+    def _place(self, mask: np.ndarray) -> tuple[Any, Any]:
+        """Index into rows and lanes of the fragment, index into lanes of `[B, ...]` values."""
+        if mask.all():
+            return (self._row, slice(None)) if self._row is not None else ((self._cursor, self._all), slice(None))
+        lanes = np.nonzero(mask)[0]
+        return (self._cursor[lanes], lanes), lanes
+
+    # ------------------------------------------------------------ observe
+
+    def observe(self, view: View, steps: int) -> bool:
+        """Close the decisions whose outcome is known: their agent acts again, or its episode ended. True: a fragment was posted."""
+        self._steps += steps
+        ended = view.terminated | view.truncated
+        closing = self._pending & (view.acting | ended)
+        if closing.any():
+            self._close(view, closing)
+        if self._waiting or not closing.all():
+            self._earned += np.where(self._pending & ~closing, view.reward, 0.0)
+            self._waiting = bool(self._earned.any())
+        self._pending &= ~closing
+        self._first |= ended
+        limit = self._rows - 1
+        if (self._row if self._row is not None else self._cursor.max()) < limit:
+            return False
+        self._finish(view)
+        return True
+
+    def _close(self, view: View, closing: np.ndarray) -> None:
+        assert self._slot is not None
+        fragment = self._slot.fragment
+        at, pick = self._place(closing)
+        reward = view.reward
+        if self._waiting:
+            reward = reward + self._earned
+            self._earned[pick] = 0.0
+        fragment.reward[at] = reward[pick]
+        fragment.terminated[at] = view.terminated[pick]
+        fragment.truncated[at] = view.truncated[pick]
+        fragment.valid[at] = True
+        self._advance(pick)
+        cut = closing & view.truncated & ~view.terminated
+        if cut.any():
+            self._write_unacted(view.observation if view.final_observation is None else view.final_observation, cut)
+            self._advance(np.nonzero(cut)[0])
+
+    def _advance(self, lanes: Any) -> None:
+        self._cursor[lanes] += 1
+        if isinstance(lanes, slice) and self._row is not None:
+            self._row += 1
+        else:
+            low, high = int(self._cursor.min()), int(self._cursor.max())
+            self._row = low if low == high else None
+
+    def _write_unacted(self, observation: Tree, mask: np.ndarray) -> None:
+        """An observation that is only looked at: what a truncation left behind, or what a fragment ends with."""
+        assert self._slot is not None
+        at, pick = self._place(mask)
+        fragment = self._slot.fragment
+
+        def put(array: np.ndarray, values: np.ndarray) -> None:
+            array[at] = values[pick]
+
+        tree_map(put, fragment.observation, observation)
+        fragment.first[at] = False
+
+    # ------------------------------------------------------------ finish
+
+    def _finish(self, view: View) -> None:
+        """Post: every lane ends with the observation its last closed decision led to."""
+        assert self._slot is not None
+        fragment, header = self._slot.fragment, self._slot.header
+        room = ~self._pending & (self._cursor < self._rows)
+        if room.any():
+            self._write_unacted(view.observation, room)
+            at, pick = self._place(room)
+            fragment.first[at] = self._first[pick]
+        if self._carry or self._pending.any():
+            self._carried = self._gather(fragment)
+        fragment.valid[: self._needs.burn_in] = False
+        if self._needs.bootstrap > 1:
+            learnable = self._cursor - (self._needs.bootstrap - 1)
+            fragment.valid[np.arange(self._rows)[:, None] >= learnable] = False
+        header["rows"] = np.count_nonzero(fragment.valid)
+        header["steps"] = self._steps
+        header["version"] = fragment.version[fragment.valid].min() if header["rows"] else 0
+        self._stream.post(self._slot)
+        self._slot, self._steps = None, 0
+        self._cursor[:] = self._row = self._carry
+
+    def _gather(self, fragment: Fragment) -> dict[str, Tree]:
+        """Each lane's last closed rows and its open one: `[carry + 1, B, ...]`."""
+        rows = np.minimum(self._cursor - self._carry + np.arange(self._carry + 1)[:, None], self._rows - 1)
+
+        def last(array: np.ndarray) -> np.ndarray:
+            return array[rows, self._all]
+
+        carried = {name: tree_map(last, getattr(fragment, name)) for name in COLUMNS}
+        carried["valid"][-1] = False
+        carried["first"][-1] &= self._pending
+        carried["states"] = tree_map(last, self._states)
+        return carried

@@ -1,0 +1,1 @@
+"""Links between workers: sample (`post`/`take`), inference (`ask`/`answer`), parameter (`publish`/`latest`)."""

@@ -1,0 +1,98 @@
+"""The inference stream: requests of lanes in, decisions out. An actor does not know whether its policy lives next door or here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from shoal.api.policy import Policy, Request
+from shoal.base.tree import Tree, tree_map
+from shoal.streams.parameter import ParameterReader
+
+MULTIPLE = 8
+"""Batches are padded to whole multiples: on CPUs a row's last bits would otherwise depend on how many rows keep it company."""
+
+
+@dataclass
+class Ask:
+    """B decisions are due; numpy arrays `[B, ...]`."""
+
+    observation: Tree
+    first: np.ndarray
+    noise: np.ndarray
+    state: Tree | None
+    action_mask: np.ndarray | None
+
+
+@dataclass
+class Answer:
+    """Numpy arrays `[B, ...]` and the version that decided."""
+
+    action: np.ndarray
+    extras: dict[str, np.ndarray]
+    state: Tree | None
+    version: int
+
+
+class InferenceClient(ABC):
+    """One policy, as an actor sees it."""
+
+    @abstractmethod
+    def pin(self, round_: int) -> bool:
+        """Act with the version of this round from now on; False: it is not there yet."""
+
+    @abstractmethod
+    def ask(self, ask: Ask) -> None:
+        """Send a request; one at a time."""
+
+    @abstractmethod
+    def answer(self, timeout: float) -> Answer | None:
+        """What became of it; None if it takes longer."""
+
+
+class InlineInference(InferenceClient):
+    """The policy lives in this process."""
+
+    def __init__(self, policy: Policy, reader: ParameterReader, *, explore: bool = True) -> None:
+        self._policy, self._reader, self._explore = policy, reader, explore
+        self._answer: Answer | None = None
+
+    def pin(self, round_: int) -> bool:
+        return self._reader.pin(round_)
+
+    def ask(self, ask: Ask) -> None:
+        self._answer = decide(self._policy, ask, explore=self._explore, version=self._reader.version)
+
+    def answer(self, timeout: float) -> Answer | None:
+        answer, self._answer = self._answer, None
+        return answer
+
+
+@torch.inference_mode()
+def decide(policy: Policy, ask: Ask, *, explore: bool, version: int) -> Answer:
+    """One padded forward."""
+    rows = len(ask.first)
+    missing = -rows % MULTIPLE
+
+    def tensor(array: np.ndarray) -> torch.Tensor:
+        if missing:
+            array = np.concatenate([array, np.repeat(array[-1:], missing, 0)])
+        return torch.from_numpy(array)
+
+    request = Request(
+        observation=tree_map(tensor, ask.observation),
+        first=tensor(ask.first),
+        noise=tensor(ask.noise),
+        state=tree_map(tensor, ask.state),
+        action_mask=None if ask.action_mask is None else tensor(ask.action_mask),
+    )
+    decision = policy.act(request, explore=explore)
+    return Answer(
+        action=decision.action.numpy()[:rows],
+        extras={name: value.numpy()[:rows] for name, value in decision.extras.items()},
+        state=tree_map(lambda t: t.numpy()[:rows], decision.state),
+        version=version,
+    )

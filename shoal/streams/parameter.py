@@ -1,0 +1,32 @@
+"""The parameter stream: versions of one policy, from its trainer to whoever acts with it."""
+
+from __future__ import annotations
+
+from shoal.base.flat import Flat
+from shoal.streams.primitives import Mailbox
+
+
+class ParameterReader:
+    """Keeps one copy of a policy at the version that is due."""
+
+    def __init__(self, mailbox: Mailbox, flat: Flat, *, max_lag: int = 0, start: int = 0) -> None:
+        self._mailbox, self._flat, self._max_lag, self._start = mailbox, flat, max_lag, start
+        self.version = -1
+
+    def pin(self, round_: int) -> bool:
+        """Hold the version of round r: max(start, r - max_lag), `start` being where the run began. False: not published yet."""
+        due = max(self._start, round_ - self._max_lag)
+        return self.version == due or self._load(due)
+
+    def latest(self) -> int:
+        """Take the newest version, if there is a newer one than is held."""
+        newest = self._mailbox.latest()
+        if newest > self.version:
+            self._load(newest)
+        return self.version
+
+    def _load(self, version: int) -> bool:
+        if not self._mailbox.read(version, self._flat.block.numpy()):
+            return False
+        self.version = version
+        return True

@@ -1,0 +1,56 @@
+"""The two primitives a transport gives; every stream is made of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.base.tree import Tree
+
+
+@dataclass
+class Slot:
+    """One place of a ring: arrays to write into or to read, and their index."""
+
+    index: int
+    arrays: Tree
+
+
+class Ring(ABC):
+    """Fixed slots, one writer, one reader. Slots are posted, taken and freed in order; free slots are the writer's credits."""
+
+    slots: int
+
+    @abstractmethod
+    def begin(self, timeout: float) -> Slot | None:
+        """Writer: the next free slot to fill, or None if none was freed in time. Asking again gives the same slot."""
+
+    @abstractmethod
+    def post(self, slot: Slot) -> None:
+        """Writer: hand the slot from `begin` over."""
+
+    @abstractmethod
+    def take(self, timeout: float) -> Slot | None:
+        """Reader: the oldest posted slot not taken yet, or None."""
+
+    @abstractmethod
+    def free(self, slot: Slot) -> None:
+        """Reader: give the oldest taken slot back."""
+
+
+class Mailbox(ABC):
+    """The newest versions of one block of bytes: one writer, many readers that never block it."""
+
+    @abstractmethod
+    def publish(self, version: int, block: np.ndarray) -> None:
+        """Writer: make `block` (uint8) readable as `version`; the oldest held version goes."""
+
+    @abstractmethod
+    def latest(self) -> int:
+        """The newest version, -1 before the first."""
+
+    @abstractmethod
+    def read(self, version: int, into: np.ndarray) -> bool:
+        """Copy `version` into `into`; False if it is not there (any more, or yet)."""

@@ -1,0 +1,61 @@
+"""Transport inside one process: plain arrays, no waiting, since whoever would be waited for runs in this same thread."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.base.arrays import Layout
+from shoal.streams.primitives import Mailbox, Ring, Slot
+
+
+class MemoryRing(Ring):
+    """Three counters that only grow: freed <= taken <= posted <= freed + slots."""
+
+    def __init__(self, layout: Layout, slots: int) -> None:
+        self.slots = slots
+        self._slots = [Slot(i, layout.allocate()) for i in range(slots)]
+        self._posted = self._taken = self._freed = 0
+
+    def begin(self, timeout: float) -> Slot | None:
+        return self._slots[self._posted % self.slots] if self._posted - self._freed < self.slots else None
+
+    def post(self, slot: Slot) -> None:
+        if slot.index != self._posted % self.slots or self._posted - self._freed >= self.slots:
+            raise RuntimeError(f"slot {slot.index} was not begun")
+        self._posted += 1
+
+    def take(self, timeout: float) -> Slot | None:
+        if self._taken == self._posted:
+            return None
+        self._taken += 1
+        return self._slots[(self._taken - 1) % self.slots]
+
+    def free(self, slot: Slot) -> None:
+        if slot.index != self._freed % self.slots or self._freed >= self._taken:
+            raise RuntimeError(f"slot {slot.index} is not the oldest taken one")
+        self._freed += 1
+
+
+class MemoryMailbox(Mailbox):
+    """The last `versions` blocks."""
+
+    def __init__(self, nbytes: int, versions: int) -> None:
+        self._blocks = np.zeros((versions, nbytes), np.uint8)
+        self._versions = [-1] * versions
+
+    def publish(self, version: int, block: np.ndarray) -> None:
+        if version <= self.latest():
+            raise RuntimeError(f"version {version} comes after {self.latest()}")
+        place = version % len(self._versions)
+        self._blocks[place] = block
+        self._versions[place] = version
+
+    def latest(self) -> int:
+        return max(self._versions)
+
+    def read(self, version: int, into: np.ndarray) -> bool:
+        place = version % len(self._versions)
+        if version < 0 or self._versions[place] != version:
+            return False
+        into[:] = self._blocks[place]
+        return True

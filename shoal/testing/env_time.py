@@ -1,0 +1,198 @@
+"""Checks of an Env over time: ends, books, seeds, snapshots. Some need one recording, others whole worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.api.env import Array, Env, Step
+from shoal.base.errors import InputError
+from shoal.base.tree import tree_leaves
+from shoal.testing.check import Broken, expect
+from shoal.testing.recording import Recording, first_difference, play
+from shoal.testing.sampler import ActionSampler
+
+# ---------------------------------------------------------------- over one recording
+
+
+class _Moment(NamedTuple):
+    """One step of a recording, seen by env copy; arrays `[num_envs]`."""
+
+    time: int
+    step: Step
+    idle: Array
+    """The copy's episode had ended and nobody acted: this call only starts the next one."""
+    over: Array
+    """The copy's last agents ended in this step."""
+
+
+def _moments(recording: Recording) -> Iterator[_Moment]:
+    idle = np.zeros(recording.num_envs, bool)
+    gone = {name: np.zeros((recording.num_envs, len(group.agents)), bool) for name, group in recording.groups.items()}
+    for time, step in enumerate(recording.steps[1:], start=1):
+        for name, turn in step.turns.items():
+            gone[name] |= turn.terminated | turn.truncated
+        over = np.logical_and.reduce([flags.all(axis=1) for flags in gone.values()])
+        yield _Moment(time, step, idle, over)
+        silent = np.logical_and.reduce([~turn.acting.any(axis=1) for turn in step.turns.values()])
+        idle = over & silent
+        for flags in gone.values():
+            flags[over] = False
+
+
+def an_end_shows_the_last_observation(recording: Recording) -> str:
+    """An ended agent does not act (next-step autoreset), or `final_observation` has what it saw last (same-step)."""
+    seen = False
+    for where, _, turn in recording.turns():
+        ended = turn.terminated | turn.truncated
+        seen = seen or bool(ended.any())
+        lost = (ended & turn.acting).any() and turn.final_observation is None
+        expect(not lost, f"{where}: an agent ended and acts again at once: set final_observation, or acting to False")
+    return "" if seen else f"no episode ended within {len(recording.steps) - 1} steps: run more to check the ends"
+
+
+def episodes_record_the_rewards_that_were_seen(recording: Recording) -> str:
+    """Each end of a copy has one Episode, with the sum of its rewards and the number of its steps."""
+    returns = {name: np.zeros((recording.num_envs, len(group.agents))) for name, group in recording.groups.items()}
+    lengths = np.zeros(recording.num_envs, np.int64)
+    for time, step, idle, over in _moments(recording):
+        lengths += ~idle
+        for name, turn in step.turns.items():
+            returns[name] += turn.reward
+        recorded = sorted(episode.row for episode in step.episodes)
+        ended = np.flatnonzero(over).tolist()
+        expect(
+            recorded == ended,
+            f"after {time} steps copies {ended} ended and `episodes` speaks of {recorded}: record each once",
+        )
+        for episode in step.episodes:
+            row, length = episode.row, lengths[episode.row]
+            expect(
+                episode.length == length,
+                f"after {time} steps an Episode of length {episode.length} took {length} steps",
+            )
+            for name, sums in returns.items():
+                close = np.allclose(episode.returns[name], sums[row], rtol=1e-4, atol=1e-4)
+                expect(
+                    close,
+                    f"after {time} steps an Episode returns {episode.returns[name]}; the rewards sum to {sums[row]}",
+                )
+                sums[row] = 0.0
+            lengths[row] = 0
+    return ""
+
+
+def idle_calls_are_no_steps(recording: Recording) -> str:
+    """`advanced` counts the copies that stepped; the call that only resets an ended copy brings no reward."""
+    for time, step, idle, _ in _moments(recording):
+        due = int((~idle).sum())
+        expect(step.advanced == due, f"after {time} steps `advanced` is {step.advanced}: {due} copies really stepped")
+        for name, turn in step.turns.items():
+            expect(not turn.reward[idle].any(), f"group '{name}' is rewarded in the idle call {time}: make it 0")
+    return ""
+
+
+# ---------------------------------------------------------------- over whole worlds
+
+
+class Trial:
+    """Worlds of one kind, to be built and played again and again."""
+
+    def __init__(self, make: Callable[[int], Env], copies: int, steps: int, seed: int) -> None:
+        self.copies, self.steps, self.seed = copies, steps, seed
+        self._make = make
+        self._built: list[Env] = []
+        self.env = self.build()
+        self.first = self.play(self.env, seed)
+
+    def build(self) -> Env:
+        """One more world."""
+        env = self._make(self.copies)
+        self._built.append(env)
+        return env
+
+    def sampler(self, purpose: int = 0) -> ActionSampler:
+        """The same random player each time it is asked for."""
+        return ActionSampler(self.env.groups, self.copies, self.seed + purpose)
+
+    def play(self, env: Env, seed: int) -> Recording:
+        """Reset and play."""
+        return play(env, lambda: env.reset(seed), self.sampler(), self.steps)
+
+    def close(self) -> None:
+        """Close every world."""
+        for env in self._built:
+            env.close()
+
+
+def equal_seeds_reproduce_everything(trial: Trial) -> str:
+    """The same world reset again, and a new one, live through the same bits."""
+    remedy = "draw all chance from the seed given to reset (gymnasium: super().reset(seed=seed), then self.np_random)"
+    for whose, env in (("the same world, reset again,", trial.env), ("a new world", trial.build())):
+        again = trial.play(env, trial.seed)
+        if again.error is not None:
+            raise again.error
+        difference = first_difference(trial.first, again)
+        expect(difference is None, f"{whose} differs under an equal seed, first in {difference}: {remedy}")
+    return ""
+
+
+def different_seeds_differ(trial: Trial) -> str:
+    """A remark only: a world without chance does not differ."""
+    other = trial.play(trial.build(), trial.seed + 1)
+    same = first_difference(trial.first, other) is None
+    return "the seed changes nothing: right for a world without chance" if same else ""
+
+
+def copies_differ(trial: Trial) -> str:
+    """A remark only: a world may have one start."""
+    for turn in trial.first.steps[0].turns.values():
+        for _, leaf in tree_leaves(turn.observation):
+            if len({row.tobytes() for row in leaf}) > 1:
+                return ""
+    return "all copies begin alike: right for a world with one start" if trial.copies > 1 else ""
+
+
+def snapshots_continue_identically(trial: Trial) -> str:
+    """Where there are snapshots: another world, restored, goes on as the first one did."""
+    env, steps = trial.build(), max(1, trial.steps // 4)
+    before = play(env, lambda: env.reset(trial.seed), trial.sampler(), steps)
+    tree = env.snapshot()
+    if tree is None:
+        return "this world has no snapshots"
+    for path, leaf in tree_leaves(tree):
+        arrays = isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject
+        expect(
+            arrays, f"the snapshot holds a {type(leaf).__name__} at '{path}': keep arrays of numbers, they can be saved"
+        )
+    other = trial.build()
+    other.reset(trial.seed + 1)
+    went_on = play(env, lambda: before.steps[-1], trial.sampler(1), steps)
+    other.restore(tree)
+    restored = play(other, lambda: before.steps[-1], trial.sampler(1), steps)
+    difference = first_difference(went_on, restored)
+    expect(
+        difference is None,
+        f"a restored world goes on differently, first in {difference}: copy every array into the snapshot",
+    )
+    return ""
+
+
+def pictures_are_rgb_or_none(trial: Trial) -> str:
+    """`render` gives uint8 `[height, width, 3]`, or None."""
+    trial.env.reset(trial.seed)
+    try:
+        picture = trial.env.render(0)
+    except InputError as error:
+        return f"not checked: {error}"
+    if picture is None:
+        return "this world draws nothing"
+    if not isinstance(picture, np.ndarray):
+        raise Broken(f"render gives a {type(picture).__name__}: return a uint8 array [height, width, 3], or None")
+    good = picture.ndim == 3 and picture.shape[2] == 3 and picture.dtype == np.uint8
+    expect(
+        good, f"render gives shape {picture.shape} and dtype {picture.dtype}: return uint8 [height, width, 3], or None"
+    )
+    return ""

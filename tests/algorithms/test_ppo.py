@@ -1,0 +1,238 @@
+"""PPO's update against a slow reference, its parts one by one, and learning on worlds with known answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from shoal.algorithms.learner import SoloLearner
+from shoal.algorithms.ppo import PPO, PPOConfig
+from shoal.algorithms.ppo.minibatches import Experience, LaneMinibatches, RowMinibatches
+from shoal.api.algorithm import NonFiniteError, Task
+from shoal.api.env import AgentGroup
+from shoal.api.experiment import Experiment
+from shoal.api.fragment import Fragment
+from shoal.base.config import Named, Schedule
+from shoal.base.errors import InputError
+from shoal.launchers.train import train
+
+GROUP = AgentGroup(("agent",), spaces.Box(-5, 5, (3,), np.float32), spaces.Discrete(4))
+MLP = Named(name="mlp", hidden=[8])  # type: ignore[call-arg]
+GRU = Named(name="gru", hidden=[8])  # type: ignore[call-arg]
+
+
+def build(lanes: int = 4, model: Named = MLP, group: AgentGroup = GROUP, horizon: int | None = None, **settings: Any) -> PPO:
+    defaults = {"unroll": 6, "minibatch": 12, "epochs": 2}
+    return PPO(PPOConfig.parse({**defaults, **settings}), model, Task(group, lanes, seed=3, horizon=horizon))
+
+
+def fragment(ppo: PPO, lanes: int = 4, seed: int = 0) -> Fragment:
+    """Random experience with ends of both kinds, in the builder's layout, log probabilities from the policy itself."""
+    random = np.random.default_rng(seed)
+    rows = ppo.config.unroll + 1
+    valid = np.ones((rows, lanes), bool)
+    valid[-1] = False
+    truncated = np.zeros_like(valid)
+    truncated[2, 0] = True
+    valid[3, 0] = False
+    terminated = np.zeros_like(valid)
+    terminated[1, 1] = True
+    first = np.zeros_like(valid)
+    first[0], first[4, 0], first[2, 1] = True, True, True
+    batch = Fragment(
+        observation=random.normal(size=(rows, lanes, 3)).astype(np.float32),
+        action=random.integers(0, 4, (rows, lanes)),
+        reward=random.normal(size=(rows, lanes)).astype(np.float32),
+        terminated=terminated, truncated=truncated, valid=valid, first=first,
+        version=np.zeros((rows, lanes), np.int64),
+        extras={"log_prob": np.zeros((rows, lanes), np.float32)},
+        action_mask=None,
+        state=None,
+        lanes=np.arange(lanes),
+    ).map(torch.from_numpy)  # fmt: skip
+    batch.state = ppo.policy.initial_state(lanes)
+    with torch.no_grad():
+        observation = ppo.policy.normalised(batch.observation)
+        batch.extras["log_prob"] = ppo.policy.evaluate(observation, batch.state, batch.first, batch.action, None).log_prob
+    return batch
+
+
+def test_one_pass_over_the_whole_batch_is_the_textbook_gradient() -> None:
+    ppo = build(epochs=1, minibatch=24, entropy=0.01, max_grad_norm=1e9, normalise_advantages=False)
+    batch = fragment(ppo)
+    twin = build(epochs=1, minibatch=24)
+    policy = twin.policy
+    evaluated = policy.evaluate(batch.observation, None, batch.first, batch.action, None)
+    value = evaluated.value.detach().numpy()
+    loss = torch.zeros(())
+    rows = np.argwhere(batch.valid.numpy())
+    for t, b in rows:
+        advantage, discount = 0.0, 1.0
+        for k in range(t, len(value) - 1):
+            following = 0.0 if batch.terminated[k, b] else 0.99 * value[k + 1, b]
+            advantage += discount * (float(batch.reward[k, b]) + following - value[k, b])
+            discount *= 0.99 * 0.95
+            if batch.terminated[k, b] or batch.truncated[k, b] or not batch.valid[k + 1, b]:
+                break
+        ratio = (evaluated.log_prob[t, b] - batch.extras["log_prob"][t, b]).exp()
+        error = evaluated.value[t, b] - (advantage + value[t, b])
+        loss = loss - ratio * advantage + 0.5 * 0.5 * error**2 - 0.01 * evaluated.entropy[t, b]
+    (loss / len(rows)).backward()
+    expected = twin.flat.gradients
+    captured: list[torch.Tensor] = []
+    ppo.optimiser.apply = lambda: captured.append(ppo.flat.gradients.clone())  # type: ignore[union-attr, method-assign]
+    ppo.update(batch, SoloLearner())
+    assert expected is not None
+    torch.testing.assert_close(captured[0], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_updates_are_functions_of_seed_and_batch() -> None:
+    blocks = []
+    for _ in range(2):
+        ppo = build(normalise_observations=True, normalise_rewards=True)
+        for seed in range(3):
+            ppo.update(fragment(ppo, seed=seed), SoloLearner())
+        blocks.append(ppo.flat.block.clone())
+    assert torch.equal(*blocks)
+
+
+@pytest.mark.parametrize("model", [MLP, GRU])
+def test_state_dict_goes_on_bit_for_bit(model: Named) -> None:
+    settings: dict[str, Any] = {"normalise_observations": True, "normalise_rewards": True, "model": model}
+    one = build(**settings)
+    one.update(fragment(one), SoloLearner())
+    two = build(**settings)
+    two.load_state_dict({name: tensor.clone() for name, tensor in one.state_dict().items()})
+    for ppo in (one, two):
+        ppo.update(fragment(ppo, seed=1), SoloLearner())
+    assert torch.equal(one.flat.block, two.flat.block)
+    assert one.state_dict().keys() == two.state_dict().keys()
+
+
+def test_minibatches_cover_valid_rows_exactly_once() -> None:
+    ppo = build()
+    batch = fragment(ppo)
+    experience = ppo._judge(batch, SoloLearner())
+    parts = list(RowMinibatches(experience, 2).epoch(np.random.default_rng(0)))
+    assert sorted(part.advantage.numel() for part in parts) == [11, 12]
+    got = torch.cat([part.log_prob.flatten() for part in parts])
+    expected = batch.extras["log_prob"][batch.valid]
+    assert torch.equal(got.sort().values, expected.sort().values)
+
+
+def test_lane_minibatches_keep_lanes_whole() -> None:
+    lanes, rows = 6, 5
+    ids = torch.arange(lanes).repeat(rows, 1).float()
+    experience = Experience(
+        ids, ids, ids, ids, ids, ids, ids.bool(), None, torch.arange(lanes).float(), torch.ones(rows, lanes).bool()
+    )
+    seen = []
+    for part in LaneMinibatches(experience, 3).epoch(np.random.default_rng(1)):
+        assert part.action.shape == (rows, 2)
+        assert torch.equal(part.action[0], part.state)
+        seen += part.state.tolist()
+    assert sorted(seen) == list(range(lanes))
+
+
+@pytest.mark.parametrize(
+    ("settings", "lanes", "words"),
+    [
+        ({"minibatch": 10}, 4, "algorithm.minibatch = 10 does not divide the batch of 24 (4 lanes x 6 steps): try 12"),
+        ({"minibatch": 100}, 4, "try 24"),
+        ({"minibatch": 8, "model": GRU}, 4, "in whole lanes of 6: try 6"),
+        ({"lr": Schedule(start=1e-3, end=0.0)}, 4, "algorithm.lr has no end"),
+    ],
+)
+def test_impossible_settings(settings: dict[str, Any], lanes: int, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        build(lanes, **settings)
+    assert words in str(caught.value)
+
+
+def test_schedules_follow_environment_steps() -> None:
+    ppo = build(lr={"start": 1e-3, "end": 0.0}, entropy={"start": 0.1, "end": 0.0, "steps": 50}, horizon=100)
+    learner = SoloLearner()
+    learner.steps = 25
+    metrics = ppo.update(fragment(ppo), learner).metrics
+    assert metrics["train/learning_rate"].value == pytest.approx(7.5e-4)
+    assert metrics["train/entropy_coef"].value == pytest.approx(0.05)
+
+
+def test_kl_stop_ends_the_passes() -> None:
+    free, bound = build(epochs=20, lr=0.05), build(epochs=20, lr=0.05, target_kl=0.01)
+    counts = [ppo.update(fragment(ppo), SoloLearner()).metrics["train/minibatches"].value for ppo in (free, bound)]
+    assert counts[0] == 40
+    assert 1 <= counts[1] < 20
+
+
+def test_value_clip_changes_the_update() -> None:
+    blocks = []
+    for clip in (None, 0.01):
+        ppo = build(value_clip=clip, lr=0.01, epochs=4)
+        ppo.update(fragment(ppo), SoloLearner())
+        blocks.append(ppo.flat.block)
+    assert not torch.equal(*blocks)
+
+
+def test_gradients_are_bounded() -> None:
+    ppo = build(max_grad_norm=0.01, epochs=1)
+    norms = []
+    apply = ppo.optimiser.apply
+    ppo.optimiser.apply = lambda: (norms.append(float(ppo.flat.gradients.norm())), apply())[1]  # type: ignore
+    metrics = ppo.update(fragment(ppo), SoloLearner()).metrics
+    assert max(norms) <= 0.01 * 1.001
+    assert metrics["train/grad_norm"].value > 0.01
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
+    ppo = build()
+    batch = fragment(ppo)
+    batch.extras["log_prob"][0, 0] = -float("inf")
+    before = ppo.flat.parameters.clone()
+    with pytest.raises(NonFiniteError):
+        ppo.update(batch, SoloLearner())
+    assert torch.equal(before, ppo.flat.parameters)
+
+
+def test_statistics_change_between_versions_only() -> None:
+    ppo = build(normalise_observations=True, normalise_rewards=True)
+    seen = []
+    evaluate = ppo.policy.evaluate
+    ppo.policy.evaluate = lambda *a: (seen.append(ppo.policy.normaliser.state_dict()["0.count" if False else list(ppo.policy.normaliser.state_dict())[0]].clone()), evaluate(*a))[1]  # type: ignore
+    batch = fragment(ppo)
+    ppo.update(batch, SoloLearner())
+    assert all(torch.equal(seen[0], s) for s in seen)
+    assert ppo.reward_scale is not None
+    assert int(ppo.reward_scale.count) == int(batch.valid.sum())
+
+
+def test_reward_scale_is_the_spread_of_discounted_sums() -> None:
+    ppo = build(lanes=4, normalise_rewards=True)
+    scale = ppo.reward_scale
+    assert scale is not None
+    sums, running = [], np.zeros(4)
+    for seed in range(5):
+        batch = fragment(ppo, seed=seed)
+        for t in range(len(batch.reward)):
+            for b in range(4):
+                if batch.valid[t, b]:
+                    running[b] = float(batch.reward[t, b]) + (0.0 if batch.first[t, b] else 0.99 * running[b])
+                    sums.append(running[b])
+        scale.update(batch, lambda x: x)
+    assert float(scale.variance) == pytest.approx(np.var(sums), rel=1e-4)
+
+
+# ---------------------------------------------------------------- learning, on worlds with known answers
+
+
+def learn(root: Any, **tree: Any) -> float:
+    tree.setdefault("seed", 1)
+    outcome = train(Experiment.parse({"name": "toy", **tree}), root=root, quiet=True)
+    from shoal.launchers.evaluate import evaluate
+
+    scores, _ = evaluate(str(outcome.folder), episodes=50, root=root)
+    return scores.mean

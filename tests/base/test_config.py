@@ -1,0 +1,122 @@
+"""Strict settings: what is wrong is named with key, value and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal.api.experiment import Experiment, load_experiment
+from shoal.base.config import Config, Count, Named, Schedule, load_layers, value_at
+from shoal.base.errors import InputError
+
+
+def load(tmp_path: Path, text: str, *overrides: str) -> Experiment:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    return load_experiment(path, list(overrides))
+
+
+def test_a_file_becomes_a_typed_tree(tmp_path: Path) -> None:
+    text = "env: {id: CartPole-v1, num_envs: 8}\nalgorithm: {name: ppo, lr: 1e-4}\nstop: {steps: 1e6, return: 475}"
+    experiment = load(tmp_path, text)
+    assert experiment.name == "mine"
+    assert experiment.env.num_envs == 8
+    assert experiment.algorithm.rest == {"lr": 1e-4}
+    assert experiment.stop.steps == 1_000_000
+    assert isinstance(experiment.stop.steps, int)
+    assert experiment.stop.return_ == 475
+
+
+def test_overrides_win(tmp_path: Path) -> None:
+    text = "env: {id: CartPole-v1}\nstop: {return: 475}"
+    experiment = load(tmp_path, text, "stop.return=null", "algorithm.clip=0.1", "env.id=Acrobot-v1", "seed=7", "stop.seconds=2h")
+    assert experiment.stop.return_ is None
+    assert experiment.algorithm.rest == {"clip": 0.1}
+    assert experiment.env.id == "Acrobot-v1"
+    assert experiment.seed == 7
+    assert experiment.stop.seconds == 7200
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("env: {id: x, num_env: 3}", ["env.num_env = 3", "did you mean 'num_envs'"]),
+        ("env: {id: x}\nalgoritm: {name: ppo}", ["algoritm", "did you mean 'algorithm'"]),
+        ("env: {id: x, num_envs: many}", ["env.num_envs = 'many'", "whole number"]),
+        ("env: {id: x, num_envs: 2.5}", ["env.num_envs = 2.5", "whole number"]),
+        ("env: {id: x, num_envs: true}", ["env.num_envs = true"]),
+        ("env: {id: x, num_envs: 0}", ["env.num_envs = 0", "greater than or equal to 1"]),
+        ("env: {id: x}\nstop: {seconds: 3 weeks}", ["stop.seconds = '3 weeks'", "5m"]),
+        ("env: {id: x}\nstop: {seconds: .inf}", ["stop.seconds"]),
+        ("env: {id: x}\nenv: {id: y}", ["duplicate", "env"]),
+        ("env: {id: x, id: y}", ["duplicate", "id"]),
+        ("env: [", ["YAML"]),
+        ("- 1", ["holds no settings"]),
+        ("", ["env", "required"]),
+        ("env: {id: x}\nname: ../up", ["name = '../up'"]),
+        ("env: {id: x}\nseed: -1", ["seed = -1"]),
+        ("env: {id: x}\nalgorithm: 3", ["algorithm = 3"]),
+        ("env: {id: '${nothing}'}", ["nothing"]),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, words: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, text)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def test_override_without_a_value() -> None:
+    with pytest.raises(InputError, match="write key=value"):
+        load_layers(None, ["algorithm.clip"])
+
+
+def test_python_and_yaml_build_the_same(tmp_path: Path) -> None:
+    from shoal.algorithms.ppo import PPOConfig
+
+    text = "env: {id: CartPole-v1}\nalgorithm: {name: ppo, lr: 1e-3}\nname: e"
+    built = Experiment(env="CartPole-v1", algorithm=PPOConfig(lr=1e-3), name="e")  # type: ignore[arg-type]
+    assert built == load(tmp_path, text)
+
+
+def test_what_is_dumped_can_be_loaded() -> None:
+    experiment = Experiment(env="CartPole-v1", stop={"return": 3.0})  # type: ignore[arg-type]
+    assert Experiment.parse(experiment.model_dump()) == experiment
+
+
+def test_configs_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Experiment(env="x").seed = 3  # type: ignore[arg-type, misc]
+
+
+def every_config(cls: type[Config]) -> set[type[Config]]:
+    return {cls, *(deep for sub in cls.__subclasses__() for deep in every_config(sub))}
+
+
+def test_every_field_is_documented_where_it_is_defined() -> None:
+    import shoal.algorithms.ppo
+    import shoal.models.gru  # noqa: F401
+
+    for cls in every_config(Config):
+        for name, info in cls.model_fields.items():
+            if cls.__module__.startswith("shoal.") and name != "name":
+                assert info.description, f"{cls.__name__}.{name}"
+
+
+def test_schedule() -> None:
+    line = Schedule(start=1.0, end=0.0)
+    assert [value_at(line, step, 100) for step in (0, 50, 100, 200)] == [1.0, 0.5, 0.0, 0.0]
+    assert value_at(Schedule(start=1.0, end=3.0, steps=10), 5, 1000) == 2.0
+    assert value_at(0.5, 7, None) == 0.5
+
+
+def test_nested_sections_name_their_key() -> None:
+    class Inner(Config):
+        size: Count = 3
+        """Size."""
+
+    with pytest.raises(InputError, match=r"algorithm\.sise = 4: there is no such key; did you mean 'size'"):
+        Inner.parse(Named(name="x", sise=4).rest, at="algorithm")  # type: ignore[call-arg]

@@ -1,0 +1,66 @@
+"""One block for all parameters and buffers."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from shoal.base.flat import Flat
+
+
+def module() -> nn.Module:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
+    net.register_buffer("count", torch.tensor(7, dtype=torch.int64))
+    return net
+
+
+def test_nothing_changes_but_the_place() -> None:
+    plain, laid = module(), module()
+    flat = Flat(laid, gradients=True)
+    for (name, old), new in zip(plain.state_dict().items(), laid.state_dict().values(), strict=True):
+        assert torch.equal(old, new), name
+    assert flat.parameters.numel() == sum(p.numel() for p in plain.parameters())
+
+
+def test_gradients_land_in_one_array() -> None:
+    plain, laid = module(), module()
+    flat = Flat(laid, gradients=True)
+    x = torch.randn(4, 3)
+    for net in (plain, laid):
+        net(x).square().sum().backward()
+    assert flat.gradients is not None
+    expected = torch.cat([p.grad.flatten() for p in plain.parameters() if p.grad is not None])
+    assert torch.allclose(flat.gradients, expected)
+
+
+def test_a_version_is_one_copy() -> None:
+    teacher, pupil = module(), module()
+    source, target = Flat(teacher, gradients=True), Flat(pupil, gradients=False)
+    source.parameters.add_(1.0)
+    teacher.get_buffer("count").fill_(9)
+    teacher(torch.randn(6, 3))  # moves the batch statistics
+    target.load(source.block)
+    for (name, old), new in zip(teacher.state_dict().items(), pupil.state_dict().values(), strict=True):
+        assert torch.equal(old, new), name
+    assert not any(p.requires_grad for p in pupil.parameters())
+
+
+def test_a_copy_of_a_laid_out_module_is_its_own() -> None:
+    net = module()
+    flat = Flat(net, gradients=True)
+    twin = copy.deepcopy(net)
+    Flat(twin, gradients=False)
+    flat.parameters.zero_()
+    assert any(p.abs().sum() > 0 for p in twin.parameters())
+
+
+def test_load_state_dict_writes_through() -> None:
+    net, other = module(), module()
+    flat = Flat(net, gradients=True)
+    with torch.no_grad():
+        other[0].weight.fill_(3.0)
+    net.load_state_dict(other.state_dict())
+    assert torch.equal(flat.parameters[:15], torch.full((15,), 3.0))

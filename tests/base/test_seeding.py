@@ -1,0 +1,41 @@
+"""Random numbers are functions of what they are for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+
+from shoal.base.seeding import Noise, derive_seed, generator
+
+
+def test_same_question_same_numbers() -> None:
+    assert np.array_equal(generator(1, "a", 2, 3).random(5), generator(1, "a", 2, 3).random(5))
+
+
+def test_every_part_of_the_question_matters() -> None:
+    asked = [(1, "a", 2, 3), (2, "a", 2, 3), (1, "b", 2, 3), (1, "a", 3, 3), (1, "a", 2, 4)]
+    assert len({generator(*question).random() for question in asked}) == len(asked)
+
+
+def test_equal_in_another_process() -> None:
+    code = "from shoal.base.seeding import derive_seed; print(derive_seed(5, 'env', 1, 2))"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(other.stdout) == derive_seed(5, "env", 1, 2)
+
+
+def test_noise_of_a_lane_does_not_depend_on_its_company() -> None:
+    together = Noise(3, "n", np.arange(8), 2)
+    apart = Noise(3, "n", np.arange(4, 8), 2)
+    for t in (0, 1, 127, 128, 500, 3):
+        assert np.array_equal(together.at(t)[4:], apart.at(t))
+
+
+def test_noise_is_uniform() -> None:
+    noise = Noise(0, "u", np.arange(64), 1)
+    values = np.concatenate([noise.at(t).ravel() for t in range(200)])
+    counts, _ = np.histogram(values, 10, (0, 1))
+    assert ((counts - 1280) ** 2 / 1280).sum() < 27.9  # chi-square, 9 degrees of freedom, p = 0.001
+    assert values.min() >= 0
+    assert values.max() < 1

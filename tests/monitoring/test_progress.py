@@ -1,0 +1,103 @@
+from typing import Any
+
+import pytest
+
+from shoal.api.experiment import StopConfig
+from shoal.monitoring.progress import Progress, elapsed_text, sparkline
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def stop(**rules: Any) -> StopConfig:
+    return StopConfig.parse(rules)
+
+
+def feed(progress: Progress, clock: Clock, rows: int, steps: int = 1000, **values: Any) -> None:
+    for i in range(1, rows + 1):
+        clock.now += 1.0
+        progress.add({"step": i * steps, "update": i, "time/elapsed": float(i), **values})
+
+
+def test_the_nearest_rule_is_shown() -> None:
+    clock = Clock()
+    progress = Progress(stop(steps=100_000, updates=20, seconds=1000), clock)
+    feed(progress, clock, 5)
+    fractions = {rule.name: rule.fraction for rule in progress.rules()}
+    assert fractions == {"steps": 0.05, "updates": 0.25, "time": 0.005}
+    assert progress.nearest().name == "updates"
+    assert progress.nearest().text == "5 of 20"
+
+
+def test_time_left_is_that_of_the_first_rule_to_strike() -> None:
+    clock = Clock()
+    progress = Progress(stop(steps=10_000, updates=1000), clock)
+    assert progress.left_text() == "-"
+    feed(progress, clock, 4)
+    assert progress.left_text() == "~6 s"
+    clock.now += 2.0
+    assert progress.left_text() == "~4 s", "the clock goes on between rows"
+    assert progress.elapsed == 6.0
+
+
+def test_a_goal_makes_the_time_left_an_upper_bound() -> None:
+    clock = Clock()
+    progress = Progress(stop(steps=10_000, **{"return": 475}), clock)
+    feed(progress, clock, 4)
+    assert progress.left_text() == "<6 s"
+
+
+def test_return_counts_from_where_it_began() -> None:
+    progress = Progress(stop(**{"return": 100}), Clock())
+    fractions = []
+    for value in (20.0, 60.0, 10.0, float("nan"), 120.0):
+        progress.add({"step": 1, "rollout/ep_rew_mean": value})
+        fractions.append(progress.rules()[-1].fraction)
+    assert fractions == [0.0, 0.5, 0.0, 0.0, 1.0]
+
+
+def test_a_goal_below_the_start_is_no_division_by_zero() -> None:
+    progress = Progress(stop(**{"return": -10}), Clock())
+    for value, fraction in ((-10.0, 1.0), (-20.0, 0.0), (-5.0, 1.0)):
+        progress.add({"step": 1, "rollout/ep_rew_mean": value})
+        assert progress.rules()[-1].fraction == fraction
+
+
+def test_rows_that_stand_still_are_no_division_by_zero() -> None:
+    progress = Progress(stop(steps=10), Clock())
+    for _ in range(3):
+        progress.add({"step": 5})
+    assert progress.rules()[0].seconds_left is None
+
+
+def test_history_is_bounded_and_keeps_its_shape() -> None:
+    progress = Progress(stop(), Clock())
+    for i in range(10_000):
+        progress.add({"step": i, "rollout/ep_rew_mean": float(i)})
+    assert len(progress.returns) < 256
+    assert progress.returns == sorted(progress.returns)
+    assert progress.returns[-1] == pytest.approx(10_000, rel=0.02)
+
+
+def test_sparkline() -> None:
+    assert sparkline([], 10) == ""
+    assert sparkline([5.0], 10) == "▁"
+    assert sparkline([1.0, 1.0, 1.0], 10) == "▁▁▁"
+    assert sparkline([float(i) for i in range(8)], 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([float(i) for i in range(800)], 8) == "▁▂▃▄▅▆▇█"
+    assert len(sparkline([float(i) for i in range(37)], 10)) == 10
+    assert sparkline([1.0], 0) == ""
+
+
+def test_elapsed_text() -> None:
+    assert [elapsed_text(s) for s in (1.66, 59.4, 59.97, 61.0, 7300.0)] == [
+        "1.7 s",
+        "59.4 s",
+        "1m 00s",
+        "1m 01s",
+        "2h 01m",
+    ]

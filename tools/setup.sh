@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Makes .venv with the pinned dependencies. Does nothing when what it would install has not changed.
+# EXTRAS chooses optional parts (default: dev,box2d); TORCH_BACKEND=cpu asks uv for a CPU build of torch.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+EXTRAS=${EXTRAS:-dev,box2d}
+stamp=.venv/.shoal-$(cat pyproject.toml constraints.txt <(echo "$EXTRAS") | sha256sum | cut -c1-16)
+[ -e "$stamp" ] && exit 0
+
+python=${PYTHON:-python3}
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "shoal needs Python 3.11 or newer, and $python is $("$python" --version 2>&1): set PYTHON=/path/to/python3.11" >&2
+  exit 2
+}
+if [ ! -x .venv/bin/python ]; then
+  echo "making .venv with $("$python" --version)"
+  "$python" -m venv .venv || {
+    echo "python3 -m venv failed; on Debian and Ubuntu: apt-get install python3-venv" >&2
+    exit 2
+  }
+fi
+
+echo "installing pinned dependencies (once)"
+target=".[${EXTRAS}]"
+if .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv 2>/dev/null; then
+  # uv does not read pip's settings: hand over where pip was told to look.
+  links=$(.venv/bin/python -m pip config get global.find-links 2>/dev/null || .venv/bin/python -m pip config get :env:.find-links 2>/dev/null || true)
+  index=$(.venv/bin/python -m pip config get global.index-url 2>/dev/null || true)
+  [ -n "$links" ] && export UV_FIND_LINKS=${links// /,}
+  [ -n "$index" ] && export UV_DEFAULT_INDEX=$index
+  [ -n "${TORCH_BACKEND:-}" ] && export UV_TORCH_BACKEND=$TORCH_BACKEND
+  .venv/bin/uv pip install --quiet --python .venv/bin/python -c constraints.txt -e "$target" || fallback=1
+else
+  fallback=1
+fi
+if [ -n "${fallback:-}" ]; then
+  echo "uv could not, trying pip"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$target"
+fi
+rm -f .venv/.shoal-*
+touch "$stamp"
