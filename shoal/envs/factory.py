@@ -121,7 +121,7 @@ def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
     """A function that builds one copy, wrapped."""
     wrappers = [_wrapper(config, target) for target in config.wrappers]
     spec = _spec(config) if _is_registered(config.id) else None
-    creator = _factory(config) if spec is None else _creator(config, spec)
+    creator = _factory(config) if spec is None else _creator(config, spec.entry_point)
     kwargs = {"render_mode": "rgb_array", **config.kwargs} if render and _draws(creator) else config.kwargs
 
     def make_one() -> Single:
@@ -137,9 +137,8 @@ def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
     return make_one
 
 
-def _creator(config: EnvConfig, spec: EnvSpec) -> Callable[..., Any]:
-    entry = spec.entry_point
-    assert entry is not None, "a world without single copies was asked for one"
+def _creator(config: EnvConfig, entry: str | Callable[..., Any] | None) -> Callable[..., Any]:
+    assert entry is not None, "a world was asked for in a form it does not have"
     with _explained(config, "env.id"):
         return load_env_creator(entry) if isinstance(entry, str) else entry
 
@@ -157,9 +156,11 @@ def _wrapper(config: EnvConfig, target: str) -> Callable[[Single], Single]:
 
 
 def _make_vector(config: EnvConfig, num_envs: int, render: bool) -> Any:
-    kwargs = {"render_mode": "rgb_array", **config.kwargs} if render else config.kwargs
+    spec = _spec(config)
+    draws = render and _draws(_creator(config, spec.vector_entry_point))
+    kwargs = {"render_mode": "rgb_array", **config.kwargs} if draws else config.kwargs
     with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
-        return gymnasium.make_vec(_spec(config), num_envs, vectorization_mode="vector_entry_point", **kwargs)
+        return gymnasium.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
 
 
 def _call_batched(config: EnvConfig, num_envs: int, first_slot: int) -> Any:

@@ -117,7 +117,7 @@ class GymnasiumLoop(Env):
                 if info:
                     self._read_mask(row, info)
                 if terminated or truncated:
-                    ends.append(_End(row, terminated, truncated, info))
+                    ends.append(_End(row, terminated, truncated, info or {}))
         except Exception as error:
             raise self._failure(row, error) from error
         return ends
@@ -127,7 +127,7 @@ class GymnasiumLoop(Env):
         row, terminated, truncated, info = end
         self._flagged = True
         self._terminated[row], self._truncated[row] = terminated, truncated
-        metrics = {key: float(value) for key, value in info.get("metrics", {}).items()}
+        metrics = self._read_metrics(row, info)
         returns = {AGENT: self._returns[row : row + 1].copy()}
         episode = Episode(row, self._count - self._began[row], returns, metrics)
         self._returns[row] = 0.0
@@ -146,7 +146,13 @@ class GymnasiumLoop(Env):
             self._seen[row], info = self._envs[row].reset(seed=seed)
         except Exception as error:
             raise self._failure(row, error) from error
-        return info
+        return info or {}
+
+    def _read_metrics(self, row: int, info: dict[str, Any]) -> dict[str, float]:
+        try:
+            return {key: float(value) for key, value in info.get("metrics", {}).items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self._failure(row, "info['metrics'] is not a dict of numbers") from error
 
     # ------------------------------------------------------------ arrays
 

@@ -134,8 +134,9 @@ class GymnasiumVector(Env):
 
     def _close_books(self, row: int, info: dict[str, Any]) -> Episode:
         source = info.get("final_info", {}) if self._same_step else info
+        metrics = self._call(_read_metrics, source.get("metrics", {}), row)
         returns = {AGENT: self._returns[row : row + 1].copy()}
-        episode = Episode(row, int(self._lengths[row]), returns, _metrics(source.get("metrics", {}), row))
+        episode = Episode(row, int(self._lengths[row]), returns, metrics)
         self._returns[row] = 0.0
         self._lengths[row] = 0
         return episode
@@ -183,7 +184,7 @@ def _row_of(batch: Tree, row: int) -> Tree:
     return batch[row]
 
 
-def _metrics(batch: dict[str, Any], row: int) -> dict[str, float]:
+def _read_metrics(batch: dict[str, Any], row: int) -> dict[str, float]:
     """A copy's numbers, from gymnasium's batched form: `{key: [rows], _key: which rows have it}`."""
     names = [key for key in batch if not key.startswith("_")]
     return {key: float(batch[key][row]) for key in names if f"_{key}" not in batch or batch[f"_{key}"][row]}

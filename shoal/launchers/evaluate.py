@@ -28,7 +28,7 @@ def evaluate(
     folder = RunFolder.find(run, Path(root))
     experiment = Experiment.parse(folder.read_config())
     store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
-    found = store.load(parse_which(checkpoint))
+    found = store.load(parse_which(checkpoint, store.versions()))
     program = expand(experiment)
     mailboxes: dict[str, Mailbox] = {}
     for name, plan in program.policies.items():

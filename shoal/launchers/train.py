@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 
 from shoal.api.experiment import Experiment
-from shoal.base.config import load_layers
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.store import Checkpoint, CheckpointStore
@@ -19,11 +18,12 @@ from shoal.envs import make_env
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.program import Program, evaluation_seats, expand
 from shoal.monitoring import provenance
+from shoal.monitoring.logs import LOG, log_to
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
 from shoal.monitoring.terminal import TerminalView
 from shoal.rollout.evaluate import Scores, copies_for
-from shoal.workers.controller import CONFIRM_EPISODES, Controller, Counters
+from shoal.workers.controller import CONFIRM_EPISODES, Controller
 from shoal.workers.evaluator import Evaluator
 
 LAUNCHERS = ("inline",)
@@ -59,7 +59,7 @@ def resume(
     """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
     _prepare(on)
     folder = RunFolder.open(Path(root), name, trial)
-    experiment = Experiment.parse(load_layers(folder.config, overrides or []))
+    experiment = Experiment.parse(folder.read_config(overrides))
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
     return _train(folder, expand(experiment), start, quiet)
 
@@ -77,6 +77,7 @@ def _train(folder: RunFolder, program: Program, start: Checkpoint | None, quiet:
         folder.write_config(program.experiment.model_dump())
         provenance.write(folder, sys.argv, program.experiment.seed)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
+        stack.enter_context(log_to(folder.logs, "inline"))
         return _Run(folder, program, start, stack, quiet).go()
 
 
@@ -89,7 +90,7 @@ class _Run:
         experiment = program.experiment
         self._store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
         self._launcher = stack.enter_context(closing(InlineLauncher(program, start)))
-        step = start.meta["steps"] if start else None
+        step = start.meta["steps"] if start is not None else None
         sinks: list[Sink] = [JsonlSink(folder.metrics, step)]
         if experiment.log.tensorboard:
             sinks.append(TensorBoardSink(folder.tensorboard, step))
@@ -97,12 +98,12 @@ class _Run:
         if self._view is not None:
             sinks.append(self._view)
         sink = stack.enter_context(closing(FanOut(sinks)))
-        counters = Counters(**start.meta["counters"]) if start else Counters()
-        self._controller = Controller(
-            experiment, sink, save=self._save, confirm=self._confirm, note=self._note, counters=counters
-        )
-        for version, damage in start.skipped if start else []:
-            self._note(f"checkpoint {version} is damaged and was passed over: {damage}")
+        self._controller = Controller(experiment, sink, save=self._save, confirm=self._confirm, note=self._note)
+        if start is not None:
+            self._controller.load_state_dict(start.meta["controller"])
+            self._store.drop_newer(start.version)
+            for version, damage in start.skipped:
+                self._note(f"checkpoint {version} is damaged and was passed over: {damage}")
 
     def go(self) -> Outcome:
         """Run, save, say how it ended."""
@@ -110,6 +111,7 @@ class _Run:
         self._controller.save()
         reason, counters = self._controller.reason, self._controller.counters
         assert reason is not None
+        LOG.info(reason)
         self._folder.event("stop", reason=reason, **dataclasses.asdict(counters))
         return Outcome(
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
@@ -123,7 +125,7 @@ class _Run:
             for key, value in trainer.state_dict().items()
         }
         counters = self._controller.counters
-        self._store.save(counters.update, tensors, {"steps": counters.steps, "counters": dataclasses.asdict(counters)})
+        self._store.save(counters.update, tensors, {"steps": counters.steps, "controller": self._controller.state_dict()})
 
     def _confirm(self) -> Scores:
         """Greedy episodes of the newest version, on seeds that no training episode uses."""
@@ -136,6 +138,7 @@ class _Run:
         return self._evaluator.evaluate(CONFIRM_EPISODES, seed=seed)
 
     def _note(self, text: str) -> None:
+        LOG.info(text)
         self._folder.event("note", text=text)
         if self._view is not None:
             self._view.note(text)

@@ -132,12 +132,8 @@ class ImpalaModel(Model):
         channels, height, width = self.pixels.channels, self.pixels.height, self.pixels.width
         layers: list[nn.Module] = []
         for out in config.channels:
-            layers += [
-                nn.Conv2d(channels, out, 3, padding=1),
-                nn.MaxPool2d(3, 2, padding=1),
-                Residual(out),
-                Residual(out),
-            ]
+            layers += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)]
+            layers += [Residual(out), Residual(out)]
             channels, height, width = out, (height + 1) // 2, (width + 1) // 2
         self.convolutions = nn.Sequential(*layers, nn.ReLU(inplace=True))
         self.dense = Dense(channels * height * width, config.hidden, "relu")

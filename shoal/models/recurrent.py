@@ -1,4 +1,4 @@
-"""Memory: a recurrent core behind an encoder. State restarts from zero wherever an episode starts, also inside a fragment."""
+"""Memory: a recurrent core behind an encoder. Its state restarts from zero wherever an episode starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RecurrentConfig(Config):
 
     hidden: list[Width] = Field([128], min_length=1)
     """The last number is the core's width; those before it are dense layers between encoder and core."""
-    encoder: Section = Field(default="auto", validate_default=True)  # type: ignore[assignment]
+    encoder: Section = Field(default="auto", validate_default=True)
     """Any model without memory. `auto` adds no layer of its own where the observation is a vector: with one number in
     `hidden` the core then sits on the flattened observation. Pictures get `nature`, Dict and Tuple `dict`."""
     activation: Activation = "tanh"

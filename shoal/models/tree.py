@@ -26,7 +26,7 @@ class TreeConfig(Config):
 
     name: Literal["dict"] = "dict"
     hidden: list[Width] = Field([64, 64], min_length=1)
-    """Dense layers for each part that is not a picture (pictures go through `nature`); the last is the joint layer's too."""
+    """Dense layers for each part but pictures, which get `nature`; the last width is also that of the joint layer."""
     activation: Activation = "tanh"
     """What follows each dense layer."""
 
@@ -41,13 +41,14 @@ class TreeModel(Model):
         leaves = list(leaf_spaces(observation_space))
         if not leaves or leaves[0][0] == ():
             raise InputError(
-                f"model.name = 'dict' takes Dict and Tuple observations with at least one part, not {observation_space}: "
+                f"model.name = 'dict' takes Dict and Tuple observations with parts, not {observation_space}: "
                 "try model.name = 'auto'"
             )
         self.paths = [path for path, _ in leaves]
         # A list, not a ModuleDict: parts may have names that modules already use, such as `type`.
-        self.encoders = nn.ModuleList(_encoder(space, config) for _, space in leaves)
-        width = sum(int(encoder.features) for encoder in self.encoders)
+        encoders = [_encoder(space, config) for _, space in leaves]
+        self.encoders = nn.ModuleList(encoders)
+        width = sum(encoder.features for encoder in encoders)
         self.joint = Dense(width, config.hidden[-1:], config.activation)
         self.features = self.joint.features
 

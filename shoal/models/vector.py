@@ -21,7 +21,7 @@ class Vector(nn.Module):
     """
 
     component: Tensor | None
-    value: Tensor | None
+    value: Tensor
 
     def __init__(self, space: Space[Any]) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Vector(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x.reshape(x.shape[0], -1)
         if self.component is not None:
-            return (x.index_select(1, self.component) == self.value).float()
+            return x.index_select(1, self.component).eq(self.value).float()
         return x.float() if self.scale is None else x * self.scale
 
 

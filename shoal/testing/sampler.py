@@ -58,8 +58,10 @@ class ActionSampler:
         return np.stack(parts, axis=-1).reshape(*shape, *space.nvec.shape).astype(space.dtype)
 
     def _uniform(self, space: Box, shape: tuple[int, int]) -> Array:
-        low = np.where(np.isfinite(space.low), space.low, -1.0)
-        high = np.where(np.isfinite(space.high), space.high, np.maximum(1.0, low + 1.0))
-        low = np.minimum(low, high)
+        low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+        low, high = (
+            np.where(np.isfinite(low), low, np.minimum(-1.0, high - 1.0)),
+            np.where(np.isfinite(high), high, np.maximum(1.0, low + 1.0)),
+        )
         share = self._random.random((*shape, math.prod(space.shape))).reshape(*shape, *space.shape)
         return (low + share * (high - low)).astype(space.dtype)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from shoal.api.experiment import Experiment
 from shoal.api.worker import Report
@@ -34,16 +35,26 @@ class Controller:
 
     def __init__(
         self, experiment: Experiment, sink: Sink, *, save: Callable[[], None], confirm: Callable[[], Scores],
-        note: Callable[[str], None], counters: Counters,
+        note: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._experiment, self._sink, self._save, self._confirm, self._note = experiment, sink, save, confirm, note
-        self.counters = counters
+        self.counters = Counters()
         self.reason: str | None = None
         self.confirmed: Scores | None = None
         self._aggregate = Aggregator()
-        self._began = time.monotonic() - counters.elapsed
-        self._saved = time.monotonic()
-        self._last_row = (time.monotonic(), counters.steps)
+        self._began = self._saved = time.monotonic()
+        self._last_row = (self._began, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters and the windows of finished episodes, for a checkpoint."""
+        return {"counters": asdict(self.counters), "episodes": self._aggregate.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on counting."""
+        self.counters = Counters(**state["counters"])
+        self._aggregate.load_state_dict(state["episodes"])
+        self._began = time.monotonic() - self.counters.elapsed
+        self._last_row = (time.monotonic(), self.counters.steps)
 
     def receive(self, report: Report) -> None:
         """Take in what one poll did; after a version, write, save and judge."""

@@ -18,6 +18,7 @@ from shoal.api.experiment import Experiment
 from shoal.api.fragment import Fragment
 from shoal.base.config import Named, Schedule
 from shoal.base.errors import InputError
+from shoal.launchers.evaluate import evaluate
 from shoal.launchers.train import train
 
 GROUP = AgentGroup(("agent",), spaces.Box(-5, 5, (3,), np.float32), spaces.Discrete(4))
@@ -229,10 +230,66 @@ def test_reward_scale_is_the_spread_of_discounted_sums() -> None:
 # ---------------------------------------------------------------- learning, on worlds with known answers
 
 
-def learn(root: Any, **tree: Any) -> float:
-    tree.setdefault("seed", 1)
-    outcome = train(Experiment.parse({"name": "toy", **tree}), root=root, quiet=True)
-    from shoal.launchers.evaluate import evaluate
+def learn(root: Any, world: str, algorithm: dict[str, Any], model: str, updates: int) -> float:
+    experiment = Experiment.parse(
+        {
+            "env": {"id": world, "num_envs": 16},
+            "algorithm": {"name": "ppo", "unroll": 16, "minibatch": 64, "lr": 3e-3, **algorithm},
+            "model": {"name": model, "hidden": [32]},
+            "stop": {"updates": updates},
+            "name": "toy",
+        }
+    )
+    outcome = train(experiment, root=root, quiet=True)
+    return evaluate(str(outcome.folder), episodes=50, root=root)[0].mean
 
-    scores, _ = evaluate(str(outcome.folder), episodes=50, root=root)
-    return scores.mean
+
+@pytest.mark.parametrize(
+    ("world", "algorithm", "model", "updates", "bar"),
+    [
+        ("shoal/chain", {}, "mlp", 40, 1.0),
+        ("shoal/target", {"normalise_rewards": True, "gamma": 0.0}, "mlp", 80, -0.1),
+        ("shoal/target", {"squash": True, "normalise_observations": True, "gamma": 0.0}, "mlp", 80, -0.1),
+        ("shoal/masked", {}, "mlp", 2, 8.0),
+        ("shoal/recall", {}, "gru", 60, 1.0),
+        ("shoal/recall", {}, "lstm", 60, 1.0),
+        ("shoal/signal", {"entropy": 0.01}, "mlp", 60, 2.0),
+    ],
+)
+def test_learns(tmp_path: Any, world: str, algorithm: dict[str, Any], model: str, updates: int, bar: float) -> None:
+    assert learn(tmp_path, world, algorithm, model, updates) >= bar
+
+
+def test_without_memory_recall_cannot_be_learned(tmp_path: Any) -> None:
+    assert learn(tmp_path, "shoal/recall", {}, "mlp", 60) < 0.8
+
+
+@pytest.mark.parametrize("autoreset", ["same", "next"])
+def test_truncation_bootstraps_in_training(tmp_path: Any, autoreset: str) -> None:
+    """A reward of 1 for ever, cut every few steps: its value is 1 / (1 - gamma), not the short sum that is seen."""
+    from shoal.api.experiment import EnvConfig
+    from shoal.checkpoints.store import CheckpointStore
+    from shoal.launchers.program import expand
+    from shoal.workers.trainer import part_of
+
+    experiment = Experiment.parse(
+        {
+            "env": {"id": "shoal/cut", "num_envs": 8, "kwargs": {"autoreset": autoreset}},
+            "algorithm": {"name": "ppo", "unroll": 16, "minibatch": 32, "lr": 3e-3, "gamma": 0.8, "lam": 0.9},
+            "model": {"name": "mlp", "hidden": [32]},
+            "stop": {"updates": 80},
+            "name": "cut",
+        }
+    )
+    outcome = train(experiment, root=tmp_path, quiet=True)
+    found = CheckpointStore(outcome.folder / "checkpoints", keep=3).latest()
+    program = expand(experiment)
+    ppo = program.policies["agent"].algorithm
+    ppo.load_state_dict(part_of(found.tensors, "agent"))
+    from shoal.envs import make_env
+
+    env = make_env(EnvConfig.parse(experiment.env), 1)
+    seen = torch.from_numpy(env.reset(0).turns["agent"].observation)
+    with torch.no_grad():
+        value = ppo.policy.values(seen, None, torch.ones(1, 1, dtype=torch.bool))  # type: ignore[attr-defined, operator]
+    assert float(value) == pytest.approx(1 / (1 - 0.8), rel=0.1)

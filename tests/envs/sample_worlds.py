@@ -14,7 +14,7 @@ from shoal.envs.toys.worlds import Cut
 
 
 class Counting(gymnasium.Env):
-    """Observes how many steps it took, earns 1, 2, 3, ...; terminates after `length` or is truncated after `limit` steps.
+    """Observes how many steps it took, earns 1, 2, 3, ...; terminates after `length`, is truncated after `limit` steps.
 
     Keeps the seeds of its resets and the actions it was given. With `reuse` it hands out one array again and again.
     """
@@ -51,11 +51,13 @@ class Counting(gymnasium.Env):
 
 
 class Drawing(gymnasium.Env):
-    """Observations drawn from any space; episodes of `length` steps. Keeps what it showed last and the actions it was given."""
+    """Observations drawn from any space; episodes of `length` steps. Keeps what it showed last, and actions."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 (gymnasium's own form)
 
-    def __init__(self, observation_space: Any, action_space: Any = None, length: int = 4, render_mode: str | None = None) -> None:
+    def __init__(
+        self, observation_space: Any, action_space: Any = None, length: int = 4, render_mode: str | None = None
+    ) -> None:
         self.observation_space = deepcopy(observation_space)
         self.action_space = action_space or Discrete(2)
         self.length, self.render_mode = length, render_mode

@@ -8,11 +8,11 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
-from sample_worlds import Counting, Drawing, Hinting
+from sample_worlds import Counting, Drawing
 
 from shoal.api.env import Step
 from shoal.api.experiment import EnvConfig
-from shoal.base.errors import InputError, ShoalError
+from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.base.tree import tree_leaves
 from shoal.envs import make_env
@@ -256,123 +256,6 @@ def test_copies_do_not_depend_on_how_they_are_split(world: str) -> None:
         actions = np.stack([space.sample() for _ in range(8)])[:, None]
         parts = [actions, actions[:4], actions[4:]]
         answers = [env.step({"agent": part}) for env, part in zip([whole, *halves], parts, strict=True)]
-
-
-# ---------------------------------------------------------------- masks
-
-
-def test_masks_come_from_reset_and_step() -> None:
-    env = loop(Hinting([[1, 0, 1], [0, 1, 0], [0, 0, 1], [1, 1, 1]], Discrete(3)))
-    one = {"agent": np.zeros((1, 1), np.int64)}
-    seen = [turn(env.reset(0)).action_mask.copy()] + [turn(env.step(one)).action_mask.copy() for _ in range(3)]
-    assert seen[0].dtype == bool
-    assert seen[0].shape == (1, 1, 3)
-    assert [mask[0, 0].tolist() for mask in seen] == [
-        [True, False, True], [False, True, False], [False, False, True], [True, False, True],
-    ]  # fmt: skip
-
-
-def test_a_missing_mask_allows_everything() -> None:
-    env = loop(Hinting([[1, 0], None, [0, 1], [1, 0]], Discrete(2)), Hinting([None, [0, 1], None, None], Discrete(2)))
-    assert turn(env.reset(0)).action_mask[:, 0].tolist() == [[True, False], [True, True]]
-    assert turn(env.step(ACTION)).action_mask[:, 0].tolist() == [[True, True], [False, True]]
-    assert turn(env.step(ACTION)).action_mask[:, 0].tolist() == [[False, True], [True, True]]
-    assert turn(env.step(ACTION)).action_mask[:, 0].tolist() == [[True, False], [True, True]]
-
-
-@pytest.mark.parametrize(
-    "mask", [([1, 0], [0, 1, 1]), np.array([1, 0, 0, 1, 1], np.int8), (np.array([True, False]), np.array([0, 1, 1]))]
-)
-def test_masks_of_several_dimensions_lie_end_to_end(mask: Any) -> None:
-    env = loop(Hinting([mask, mask], MultiDiscrete([2, 3])))
-    assert turn(env.reset(0)).action_mask.tolist() == [[[True, False, False, True, True]]]
-
-
-def test_a_world_without_masks_has_none() -> None:
-    assert turn(loop(Counting()).reset(0)).action_mask is None
-
-
-@pytest.mark.parametrize(
-    ("masks", "space", "text"),
-    [
-        ([None, [1, 0], None], Discrete(2), r"copy 0.*with step\(\) but not with reset\(\)"),
-        ([[1, 0, 1], None], Discrete(2), "copy 0.*3 entries where the action space has 2"),
-        ([[1, 0], None], Box(-1, 1, (2,)), "copy 0.*only Discrete and MultiDiscrete"),
-    ],
-)
-def test_a_mask_that_cannot_be_right_is_refused(masks: list[Any], space: Any, text: str) -> None:
-    env = loop(Hinting(masks, space))
-    with pytest.raises(ShoalError, match=text):
-        env.reset(0)
-        env.step({"agent": np.zeros((1, 1, *space.shape), space.dtype)})
-
-
-# ---------------------------------------------------------------- faults
-
-
-class Faulty(Counting):
-    """Gives `answer` instead of its own in the second step."""
-
-    def __init__(self, answer: Any) -> None:
-        super().__init__(length=100)
-        self._answer = answer
-
-    def step(self, action: Any) -> Any:
-        own = super().step(action)
-        if self.time < 2:
-            return own
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
-
-
-SEEN = np.zeros(2, np.float32)
-
-
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [
-        (ZeroDivisionError("lost my\n  way"), "ZeroDivisionError: lost my way"),
-        ((SEEN, float("nan"), False, False, {}), "the reward is nan"),
-        ((SEEN, np.float32("inf"), False, False, {}), "the reward is inf"),
-        ((SEEN, 0.0, False, {}), "not enough values to unpack"),
-        ((np.zeros(3, np.float32), 0.0, False, False, {}), r"shape \(3,\).*says \(2,\)"),
-        ((np.zeros((2, 1), np.float32), 0.0, False, False, {}), r"shape \(2, 1\).*says \(2,\)"),
-        ((np.float32(0), 0.0, False, False, {}), r"shape \(\).*says \(2,\)"),
-        ((np.zeros(2, complex), 0.0, False, False, {}), "dtype complex128 where the space says"),
-        ((np.zeros(3, np.float32), 0.0, True, False, {}), r"shape \(3,\).*says \(2,\)"),
-        ((SEEN, None, False, False, {}), "the reward is None"),
-        ((SEEN, "much", False, False, {}), "the reward is much"),
-        ((SEEN, np.ones(1), False, False, {}), r"the reward is \[1.\]; return one finite number"),
-    ],
-)
-def test_a_fault_names_the_world_and_the_copy(answer: Any, text: str) -> None:
-    env = loop(Counting(length=100), Faulty(answer), first_slot=6)
-    env.reset(0)
-    env.step(ACTION)
-    with pytest.raises(ShoalError, match=f"^World, copy 7: .*{text}") as caught:
-        env.step(ACTION)
-    assert "\n" not in str(caught.value)
-    if isinstance(answer, Exception):
-        assert caught.value.__cause__ is answer
-
-
-def test_a_fault_in_reset_names_the_copy() -> None:
-    class Stubborn(Counting):
-        def reset(self, **kwargs: Any) -> Any:
-            raise OSError("no")
-
-    with pytest.raises(ShoalError, match="^World, copy 1: OSError: no"):
-        loop(Counting(), Stubborn()).reset(0)
-
-
-def test_floats_do_not_become_bytes_in_silence() -> None:
-    class Grey(Drawing):
-        def _see(self) -> Any:
-            return np.full((2, 2), 0.5)
-
-    with pytest.raises(ShoalError, match="dtype float64 where the space says .* uint8"):
-        loop(Grey(Box(0, 255, (2, 2), np.uint8))).reset(0)
 
 
 # ---------------------------------------------------------------- the rest

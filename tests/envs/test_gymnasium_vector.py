@@ -54,7 +54,9 @@ def test_wrapped_vector_worlds_conform(world: str, mode: AutoresetMode) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_trees_conform(mode: AutoresetMode) -> None:
-    space = Dict(eye=Box(0, 255, (3, 3), np.uint8), body=Dict(speed=Box(-1, 1, (2,), np.float64), gear=Discrete(4, start=1)))
+    space = Dict(
+        eye=Box(0, 255, (3, 3), np.uint8), body=Dict(speed=Box(-1, 1, (2,), np.float64), gear=Discrete(4, start=1))
+    )
     checks = check_env(lambda copies: vector([Drawing(space) for _ in range(copies)], mode), steps=30)
     assert [check for check in checks if not check.passed] == []
 
@@ -113,7 +115,7 @@ def test_both_habits_and_the_loop_tell_the_same_episodes() -> None:
 
 
 class Batched(VectorEnv):
-    """Steps copies with numpy and gives `final_obs` as one array: the form of worlds that are batched from the ground up."""
+    """Steps copies with numpy and gives `final_obs` as one array: the form of worlds batched from the ground up."""
 
     def __init__(self, num_envs: int = 2, mode: Any = AutoresetMode.SAME_STEP, final: bool = True) -> None:
         self.num_envs, self._final = num_envs, final
@@ -131,7 +133,13 @@ class Batched(VectorEnv):
         seen, ended = self._time[:, None].astype(np.float32), self._time == 3
         self._time[ended] = 0
         info = {"final_obs": seen} if self._final and ended.any() else {}
-        return self._time[:, None].astype(np.float32), np.ones(self.num_envs), ended, np.zeros(self.num_envs, bool), info
+        return (
+            self._time[:, None].astype(np.float32),
+            np.ones(self.num_envs),
+            ended,
+            np.zeros(self.num_envs, bool),
+            info,
+        )
 
 
 def test_final_observations_may_come_as_one_array() -> None:
@@ -185,7 +193,9 @@ def test_actions_arrive_in_the_space_of_the_world() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("masks", [[[1, 0, 0, 1, 1]] * 3, [([1, 0], [0, 1, 1])] * 3, [np.array([1, 0, 0, 1, 1], np.int8)] * 3])
+@pytest.mark.parametrize(
+    "masks", [[[1, 0, 0, 1, 1]] * 3, [([1, 0], [0, 1, 1])] * 3, [np.array([1, 0, 0, 1, 1], np.int8)] * 3]
+)
 def test_masks_are_read_by_copy(mode: AutoresetMode, masks: list[Any]) -> None:
     env = vector([Hinting(masks, MultiDiscrete([2, 3])), Hinting([None] * 3, MultiDiscrete([2, 3]))], mode)
     expected = [[True, False, False, True, True], [True] * 5]

@@ -57,7 +57,9 @@ def test_ids_find_their_world(env_id: str, kind: type) -> None:
 
 def test_a_file_is_a_module_too(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("import gymnasium\ndef world(length): return gymnasium.make('CartPole-v1', max_episode_steps=length)\n")
+    file.write_text(
+        "import gymnasium\ndef world(length): return gymnasium.make('CartPole-v1', max_episode_steps=length)\n"
+    )
     env = made(f"{file}:world", kwargs={"length": 2})
     env.reset(0)
     env.step({"agent": np.zeros((2, 1), np.int64)})
@@ -117,7 +119,9 @@ def test_any_missing_package_is_named(tmp_path: Path) -> None:
     assert "pip install no_such_package" in refused(f"{file}:world")
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1", "sample_worlds:Counting", "shoal/chain", "sample_worlds:make_cut"])
+@pytest.mark.parametrize(
+    "env_id", ["CartPole-v1", "Acrobot-v1", "sample_worlds:Counting", "shoal/chain", "sample_worlds:make_cut"]
+)
 def test_unknown_kwargs_are_explained(env_id: str) -> None:
     text = refused(env_id, kwargs={"lenght": 3})
     assert text.startswith("env.kwargs = {'lenght': 3}")
@@ -212,7 +216,9 @@ def test_worlds_that_cannot_draw_are_not_asked_to() -> None:
 
 def test_importing_the_folder_imports_no_adapter() -> None:
     code = "import shoal.envs, sys; print([m for m in ('gymnasium', 'torch', 'pydantic') if m in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
     assert run.stdout.strip() == "[]"
 
 
@@ -222,5 +228,7 @@ def test_adapters_and_toys_do_not_import_torch() -> None:
         "make_env(EnvConfig(id='CartPole-v1'), 1); make_env(EnvConfig(id='Acrobot-v1'), 1)\n"
         "make_env(EnvConfig(id='shoal/signal'), 1); print('torch' in sys.modules)"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
     assert run.stdout.strip() == "False"

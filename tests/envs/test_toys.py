@@ -51,7 +51,9 @@ def test_chance_follows_the_slot(env_id: str) -> None:
         for _ in range(12):
             turns = step.turns.values()
             masks = [turn.action_mask for turn in turns if turn.action_mask is not None]
-            seen.append(np.concatenate([part.reshape(copies, -1) for part in [*(t.observation for t in turns), *masks]], axis=1))
+            seen.append(
+                np.concatenate([part.reshape(copies, -1) for part in [*(t.observation for t in turns), *masks]], axis=1)
+            )
             step = env.step(_first_allowed(env, step))
         return seen
 

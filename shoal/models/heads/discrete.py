@@ -1,0 +1,173 @@
+"""Heads for choices: one of n (Discrete), several at once (MultiDiscrete), bits (MultiBinary)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
+from torch import Tensor
+from torch.nn import functional
+
+from shoal.models.heads.head import ILLEGAL, Head, flat_action, legal, shaped_action
+
+
+def draw(log_probs: Tensor, noise: Tensor) -> Tensor:
+    """Inverse of the distribution function: `[..., n]`, uniforms `[..., 1]` in [0, 1) -> index int64 `[..., 1]`.
+
+    A choice k is taken where cdf[k-1] <= u < cdf[k]. One of probability zero leaves the cdf where it was and is never
+    taken. Scaling the noise by the last cdf keeps u below it though rounding may leave the sum short of one.
+    """
+    cdf = log_probs.exp().cumsum(-1)
+    index = torch.searchsorted(cdf, noise * cdf[..., -1:], right=True)
+    # For NaN alone: the log-probability carries it on to where it is counted; an index error here would name no cause.
+    return index.clamp_(max=log_probs.shape[-1] - 1)
+
+
+def chosen(log_probs: Tensor, index: Tensor) -> Tensor:
+    """The entry of `[..., n]` that `[..., 1]` points to: `[...]`."""
+    return log_probs.gather(-1, index).squeeze(-1)
+
+
+def entropy_of(log_probs: Tensor) -> Tensor:
+    """`[..., n]` -> `[...]`. Forbidden choices add exactly zero: their probability is zero, their log finite."""
+    return (log_probs.exp() * log_probs).sum(-1).neg()
+
+
+class Categorical(Head):
+    """One of n. Parameters are logits `[..., n]`; one uniform per decision; mask `[..., n]`."""
+
+    noise_size = 1
+
+    def __init__(self, space: Discrete, features: int, init_gain: float) -> None:
+        super().__init__(features, int(space.n), init_gain)
+        self.start = int(space.start)
+
+    def sample(self, parameters: Tensor, noise: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See Head."""
+        log_probs = functional.log_softmax(legal(parameters, mask), -1)
+        index = draw(log_probs, noise)
+        return self._action(index.squeeze(-1)), chosen(log_probs, index)
+
+    def mode(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See Head."""
+        return self._action(legal(parameters, mask).argmax(-1))
+
+    def log_prob(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See Head."""
+        return chosen(functional.log_softmax(legal(parameters, mask), -1), self._index(action))
+
+    def entropy(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See Head."""
+        return entropy_of(functional.log_softmax(legal(parameters, mask), -1))
+
+    def evaluate(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See Head."""
+        log_probs = functional.log_softmax(legal(parameters, mask), -1)
+        return chosen(log_probs, self._index(action)), entropy_of(log_probs)
+
+    def _action(self, index: Tensor) -> Tensor:
+        return index + self.start if self.start else index
+
+    def _index(self, action: Tensor) -> Tensor:
+        return (action - self.start if self.start else action).unsqueeze(-1)
+
+
+class MultiCategorical(Head):
+    """Several choices at once, independent given the features.
+
+    Parameters are the logits of all choices side by side, `[..., sum(nvec)]`, and so is the mask; one uniform per
+    choice. Choices of unequal size are padded to the largest, so that all are computed together.
+    """
+
+    position: Tensor
+    real: Tensor
+    start: Tensor
+
+    def __init__(self, space: MultiDiscrete, features: int, init_gain: float) -> None:
+        sizes = space.nvec.reshape(-1)
+        super().__init__(features, int(sizes.sum()), init_gain)
+        self.noise_size = len(sizes)
+        self.shape = space.shape
+        self.padded = (len(sizes), int(sizes.max()))
+        self.even = bool((sizes == sizes[0]).all())
+        self.shifted = bool(space.start.any())
+        real = np.arange(sizes.max()) < sizes[:, None]
+        position = np.where(real, np.cumsum(real).reshape(real.shape) - 1, 0)
+        self.register_buffer("position", torch.from_numpy(position.reshape(-1)), persistent=False)
+        self.register_buffer("real", torch.from_numpy(real), persistent=False)
+        start = torch.from_numpy(space.start.reshape(-1).astype(np.int64))
+        self.register_buffer("start", start, persistent=False)
+
+    def sample(self, parameters: Tensor, noise: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See Head."""
+        log_probs = functional.log_softmax(self._logits(parameters, mask), -1)
+        index = draw(log_probs, noise.unsqueeze(-1))
+        return self._action(index.squeeze(-1)), chosen(log_probs, index).sum(-1)
+
+    def mode(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See Head."""
+        return self._action(self._logits(parameters, mask).argmax(-1))
+
+    def log_prob(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See Head."""
+        return chosen(functional.log_softmax(self._logits(parameters, mask), -1), self._index(action)).sum(-1)
+
+    def entropy(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See Head."""
+        return entropy_of(functional.log_softmax(self._logits(parameters, mask), -1)).sum(-1)
+
+    def evaluate(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See Head."""
+        log_probs = functional.log_softmax(self._logits(parameters, mask), -1)
+        return chosen(log_probs, self._index(action)).sum(-1), entropy_of(log_probs).sum(-1)
+
+    def _logits(self, parameters: Tensor, mask: Tensor | None) -> Tensor:
+        logits = legal(parameters, mask)
+        if self.even:
+            return logits.unflatten(-1, self.padded)
+        logits = logits.index_select(-1, self.position).unflatten(-1, self.padded)
+        # Twice as far out as forbidden choices: where a mask forbids all, padding is still never taken.
+        return torch.where(self.real, logits, 2 * ILLEGAL)
+
+    def _action(self, index: Tensor) -> Tensor:
+        return shaped_action(index + self.start if self.shifted else index, self.shape)
+
+    def _index(self, action: Tensor) -> Tensor:
+        flat = flat_action(action, self.shape)
+        return (flat - self.start if self.shifted else flat).unsqueeze(-1)
+
+
+class Bernoulli(Head):
+    """Bits, independent given the features. Parameters are logits `[..., K]`; a bit with mask False stays 0."""
+
+    def __init__(self, space: MultiBinary, features: int, init_gain: float) -> None:
+        size = int(np.prod(space.shape))
+        super().__init__(features, size, init_gain)
+        self.shape = space.shape
+        self.noise_size = size
+
+    def sample(self, parameters: Tensor, noise: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See Head."""
+        logits = legal(parameters, mask)
+        bits = (noise < logits.sigmoid()).long()
+        return shaped_action(bits, self.shape), (logits * bits - functional.softplus(logits)).sum(-1)
+
+    def mode(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See Head."""
+        return shaped_action((legal(parameters, mask) > 0).long(), self.shape)
+
+    def log_prob(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See Head."""
+        return self.evaluate(parameters, action, mask)[0]
+
+    def entropy(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See Head."""
+        logits = legal(parameters, mask)
+        return (functional.softplus(logits) - logits * logits.sigmoid()).sum(-1)
+
+    def evaluate(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See Head."""
+        logits = legal(parameters, mask)
+        log_partition = functional.softplus(logits)
+        log_prob = (logits * flat_action(action, self.shape) - log_partition).sum(-1)
+        return log_prob, (log_partition - logits * logits.sigmoid()).sum(-1)

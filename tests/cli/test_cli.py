@@ -1,0 +1,228 @@
+"""The command line as a user types it: a process each, its words and its exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+QUICK = ["env.num_envs=4", "algorithm.unroll=16", "algorithm.minibatch=32", "model.hidden=[8]", "stop.updates=2", "stop.return=null"]
+
+
+def shoal(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "shoal.cli", *words]
+    root = str(Path(__file__).parents[2])
+    import os
+
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": root})
+
+
+def refused(*words: str, cwd: Path) -> str:
+    """Wrong input: exit code 2, one line on stderr, nothing else."""
+    done = shoal(*words, cwd=cwd)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert done.stdout == ""
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one quick run, cartpole/one."""
+    folder = tmp_path_factory.mktemp("cli")
+    done = shoal("train", "cartpole", "--trial", "one", *QUICK, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "stop.updates = 2 reached" in done.stdout
+    assert "runs/cartpole/one" in done.stdout
+    assert "\x1b" not in done.stdout, "plain lines when the output is no terminal"
+    return folder
+
+
+def test_help_is_quick_and_light(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['shoal', '--help']\n"
+        "from shoal.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = [m for m in ('torch', 'numpy', 'pydantic', 'gymnasium') if m in sys.modules]\n"
+        "assert not heavy, heavy"
+    )
+    seconds = []
+    for _ in range(4):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True)
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) < 0.5
+
+
+def test_the_run_folder(trained: Path) -> None:
+    run = trained / "runs" / "cartpole" / "one"
+    names = {path.name for path in run.iterdir()}
+    assert {"config.yaml", "provenance.json", "metrics.jsonl", "events.jsonl", "tensorboard", "checkpoints", "logs"} <= names
+    assert len((run / "metrics.jsonl").read_text().splitlines()) == 2
+    assert list((run / "logs").iterdir())
+    assert not [path for path in run.rglob("*") if path.suffix in (".pkl", ".pickle", ".pt", ".pth")]
+
+
+def test_evaluate(trained: Path) -> None:
+    one, two = (json.loads(shoal("evaluate", "cartpole/one", "--episodes", "7", "--json", cwd=trained).stdout) for _ in range(2))
+    assert one == two
+    assert set(one) == {"mean_return", "std_return", "episodes", "steps", "version"}
+    assert (one["episodes"], one["version"]) == (7, 2)
+    assert one["steps"] == pytest.approx(7 * one["mean_return"])
+    other = json.loads(shoal("evaluate", "runs/cartpole/one", "--episodes", "7", "--seed", "5", "--json", cwd=trained).stdout)
+    assert other["mean_return"] != one["mean_return"]
+    assert "over 3 greedy episodes" in shoal("evaluate", "cartpole", "--episodes", "3", "--checkpoint", "2", cwd=trained).stdout
+
+
+def test_resume(trained: Path) -> None:
+    done = shoal("train", "cartpole", "--trial", "one", "--resume", "stop.updates=3", cwd=trained)
+    assert done.returncode == 0, done.stderr
+    assert "3 updates" in done.stdout
+
+
+def test_plan(tmp_path: Path) -> None:
+    plan = json.loads(shoal("plan", "cartpole", "--json", cwd=tmp_path).stdout)
+    assert plan["policies"]["agent"]["lanes"] == plan["settings"]["env"]["num_envs"]
+    assert plan["settings"]["algorithm"]["clip"] == 0.2
+    assert plan["memory_bytes"] > 0
+    assert not (tmp_path / "runs").exists()
+    assert "decisions a batch" in shoal("plan", "cartpole", cwd=tmp_path).stdout
+
+
+def test_list(tmp_path: Path) -> None:
+    listing = json.loads(shoal("list", "--json", cwd=tmp_path).stdout)
+    assert {"cartpole", "cartpole-memory", "acrobot", "pendulum", "lunarlander"} <= set(listing["recipes"])
+    assert "ppo" in listing["algorithms"]
+    assert {"mlp", "nature", "impala", "dict", "gru", "lstm"} <= set(listing["models"])
+    assert "CartPole-v1" in listing["environments"]
+    assert all(listing["recipes"].values())
+
+
+def test_check_env(tmp_path: Path) -> None:
+    done = shoal("check-env", "CartPole-v1", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "FAIL" not in done.stdout
+    (tmp_path / "mine.py").write_text(
+        "import gymnasium, numpy as np\n"
+        "class Bad(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        return np.full(2, 5, np.float32), {}\n"
+        "    def step(self, action):\n"
+        "        return np.full(2, 5, np.float32), 0.0, False, False, {}\n"
+    )
+    done = shoal("check-env", "mine:Bad", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "FAIL" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_your_own_file_model_and_algorithm(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "from shoal.api.policy import Model\n"
+        "from shoal.algorithms.ppo import PPO\n"
+        "from shoal.base.config import Config, Count\n"
+        "class Tiny(Model):\n"
+        "    class Config(Config):\n"
+        "        width: Count = 4\n"
+        "    def __init__(self, space, config):\n"
+        "        super().__init__(space, config)\n"
+        "        self.features = config.width\n"
+        "        self.layer = torch.nn.Linear(space.shape[0], config.width)\n"
+        "    def forward(self, observation, state, first):\n"
+        "        return torch.tanh(self.layer(observation)), None\n"
+        "class Mine(PPO):\n"
+        "    pass\n"
+    )
+    (tmp_path / "own.yaml").write_text(
+        "env: {id: CartPole-v1, num_envs: 4}\n"
+        "algorithm: {name: mine.py:Mine, unroll: 16, minibatch: 32}\n"
+        "model: {name: mine:Tiny, width: 6}\n"
+        "stop: {updates: 1}\n"
+    )
+    done = shoal("train", "own.yaml", "--trial", "t", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert shoal("evaluate", "own/t", "--episodes", "2", cwd=tmp_path).returncode == 0
+    assert "model.widht = 3: there is no such key; did you mean 'width'" in refused(
+        "plan", "own.yaml", "model.widht=3", cwd=tmp_path
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "cartpol"], "there is no recipe 'cartpol'; did you mean 'cartpole'?"),
+        (["train", "none.yaml"], "there is no file 'none.yaml'"),
+        (["train", "cartpole", "env.id=CartPoll-v1"], "env.id = 'CartPoll-v1' is not known"),
+        (["train", "cartpole", "algorithm.clipp=0.1"], "algorithm.clipp = 0.1: there is no such key; did you mean 'clip'?"),
+        (["train", "cartpole", "env.num_envs=many"], "env.num_envs = 'many': should be a whole number"),
+        (["train", "cartpole", "algorithm.lr=fast"], "algorithm.lr = 'fast'"),
+        (["train", "cartpole", "algorithm.clip=-1"], "algorithm.clip = -1: should be greater than 0"),
+        (["train", "cartpole", "algorithm.minibatch=300"], "algorithm.minibatch = 300 does not divide the batch of"),
+        (["train", "cartpole", "algorithm.name=ppoo"], "algorithm.name = 'ppoo' is not known; did you mean 'ppo'?"),
+        (["train", "cartpole", "model.name=mpl"], "model.name = 'mpl' is not known; did you mean 'mlp'?"),
+        (["train", "cartpole", "--trial", "../escape"], "--trial = '../escape' cannot name a folder"),
+        (["train", "cartpole", "--on", "moon"], "--on moon: there is no such launcher"),
+        (["train", "cartpole", "--resume"], "--resume needs --trial"),
+        (["train", "cartpole", "--trial", "x", "--resume"], "there is no trial 'x'"),
+        (["train", "cartpole", "nonsense"], "'nonsense' is not an override"),
+        (["evaluate", "nothing/here"], "there is no run 'nothing/here'"),
+        (["check-env", "Nope-v0"], "env.id = 'Nope-v0' is not known"),
+    ],
+)
+def test_wrong_input(tmp_path: Path, words: list[str], said: str) -> None:
+    assert said in refused(*words, cwd=tmp_path)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_duplicate_key(tmp_path: Path) -> None:
+    (tmp_path / "twice.yaml").write_text("env: {id: CartPole-v1}\nstop: {steps: 5}\nstop: {steps: 6}\n")
+    line = refused("train", "twice.yaml", cwd=tmp_path)
+    assert "duplicate key" in line
+    assert "stop" in line
+
+
+def test_one_flipped_bit_is_found(trained: Path) -> None:
+    assert shoal("train", "cartpole", "--trial", "bad", *QUICK, cwd=trained).returncode == 0
+    checkpoint = max((trained / "runs/cartpole/bad/checkpoints").iterdir())
+    for name in ("state.safetensors", "manifest.json"):
+        whole = (checkpoint / name).read_bytes()
+        broken = bytearray(whole)
+        broken[len(broken) // 3] ^= 4
+        (checkpoint / name).write_bytes(broken)
+        line = refused("evaluate", "cartpole/bad", cwd=trained)
+        assert "damaged" in line
+        refused("train", "cartpole", "--trial", "bad", "--resume", cwd=trained)
+        (checkpoint / name).write_bytes(whole)
+    assert shoal("evaluate", "cartpole/bad", "--episodes", "2", cwd=trained).returncode == 0
+
+
+def test_interrupt(tmp_path: Path) -> None:
+    import os
+    import signal
+
+    words = ["train", "cartpole", "--trial", "i", "stop.return=null", "stop.steps=null"]
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoal.cli", *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )  # fmt: skip
+    metrics = tmp_path / "runs/cartpole/i/metrics.jsonl"
+    for _ in range(600):
+        if metrics.exists() and metrics.stat().st_size:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "--resume" in out
+    assert list((tmp_path / "runs/cartpole/i/checkpoints").iterdir())

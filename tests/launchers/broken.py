@@ -1,0 +1,37 @@
+"""Worlds that break their promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+
+class Flawed(gymnasium.Env[np.ndarray, int]):
+    """Pays NaN at the steps it is told to."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, bad: range) -> None:
+        self._bad, self._time = bad, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._time += 1
+        reward = float("nan") if self._time in self._bad else 1.0
+        return np.zeros(2, np.float32), reward, self._time % 10 == 0, False, {}
+
+
+def nan_reward() -> Flawed:
+    """NaN from the start."""
+    return Flawed(range(1, 10**9, 7))
+
+
+def nan_once() -> Flawed:
+    """NaN in the second fragment only."""
+    return Flawed(range(40, 41))
