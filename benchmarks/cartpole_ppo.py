@@ -36,14 +36,21 @@ def main() -> None:
         "sb3, default threads": (peer_python("sb3", PEER), "sb3_cartpole.py", {}),
     }
     results: dict[str, dict[str, list[dict]]] = {name: {"speed": [], "solve": []} for name in sides}
-    print(f"settings {settings}, {options.repeats} repeats, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}", flush=True)
+    print(
+        f"settings {settings}, {options.repeats} repeats, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}",
+        flush=True,
+    )
     for repeat in range(options.repeats):
         for name, (python, script, extra) in sides.items():
             run = {**settings, **extra, "seed": repeat + 1}
             results[name]["speed"].append(run_child(python, script, {**run, "steps": options.steps}))
             results[name]["solve"].append(run_child(python, script, {**run, "steps": 400_000, "goal": 475}))
             speed, solve = results[name]["speed"][-1], results[name]["solve"][-1]
-            solved = f"solved after {solve['solved_after']:.1f} s" if solve["solved_after"] else "not solved in 400,000 steps"
+            solved = (
+                f"solved after {solve['solved_after']:.1f} s"
+                if solve["solved_after"]
+                else "not solved in 400,000 steps"
+            )
             print(f"  repeat {repeat + 1}: {name:22} {slope(speed['points']):8,.0f} steps/s, {solved}", flush=True)
     if options.json:
         options.json.write_text(json.dumps(results))
@@ -53,7 +60,9 @@ def main() -> None:
 def report(results: dict[str, dict[str, list[dict]]], steps: int) -> None:
     """Medians, spreads and the ratios."""
     speeds = {name: [slope(run["points"]) for run in both["speed"]] for name, both in results.items()}
-    solves = {name: [run["solved_after"] for run in both["solve"] if run["solved_after"]] for name, both in results.items()}
+    solves = {
+        name: [run["solved_after"] for run in both["solve"] if run["solved_after"]] for name, both in results.items()
+    }
     print(f"\n{'':22} {'steps/s':>34} {'CPU s per million steps':>26} {'seconds to solved':>30}")
     for name, both in results.items():
         cpu = statistics.median(run["cpu_seconds"] for run in both["speed"]) / steps * 1e6
@@ -63,7 +72,9 @@ def report(results: dict[str, dict[str, list[dict]]], steps: int) -> None:
     best = max(peers, key=lambda name: statistics.median(speeds[name]))
     ratio = statistics.median(speeds["shoal"]) / statistics.median(speeds[best])
     print(f"\nshoal / {best}: {ratio:.2f} x the steps per second")
-    fastest = min((name for name in peers if solves[name]), key=lambda name: statistics.median(solves[name]), default=None)
+    fastest = min(
+        (name for name in peers if solves[name]), key=lambda name: statistics.median(solves[name]), default=None
+    )
     if fastest and solves["shoal"]:
         gain = statistics.median(solves[fastest]) / statistics.median(solves["shoal"])
         print(f"{fastest} / shoal: {gain:.2f} x the seconds from process start to solved")

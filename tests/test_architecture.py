@@ -84,7 +84,9 @@ def test_sizes() -> None:
         ),
         reverse=True,
     )
-    print(f"{len(files)} files, {sum(n for n, _ in files)} lines; median function {functions[len(functions) // 2][0]} lines")
+    print(
+        f"{len(files)} files, {sum(n for n, _ in files)} lines; median function {functions[len(functions) // 2][0]} lines"
+    )
     print("longest files:    ", ", ".join(f"{name} {n}" for n, name in files[:5]))
     print("longest functions:", ", ".join(f"{name} {n}" for n, name in functions[:5]))
     assert files[0][0] <= MAX_FILE, files[0]

@@ -34,7 +34,14 @@ class ActorCritic(Policy):
     extras = {"log_prob": ()}  # noqa: RUF012
 
     def __init__(
-        self, group: AgentGroup, model: Named, *, shared: bool | None, normalise: bool, squash: bool, log_std: float = 0.0
+        self,
+        group: AgentGroup,
+        model: Named,
+        *,
+        shared: bool | None,
+        normalise: bool,
+        squash: bool,
+        log_std: float = 0.0,
     ) -> None:
         super().__init__()
         space = group.observation_space

@@ -14,7 +14,9 @@ def reverse_scan(term: Tensor, factor: Tensor) -> Tensor:
     total, factor = term.clone(), factor.clone()
     span = 1
     while span < len(total):
-        total[:-span] += factor[:-span] * total[span:]  # the product is a new tensor: nothing is read after being written
+        total[:-span] += (
+            factor[:-span] * total[span:]
+        )  # the product is a new tensor: nothing is read after being written
         factor[:-span] = factor[:-span] * factor[span:]
         factor[-span:] = 0.0
         span *= 2
@@ -35,7 +37,9 @@ def gae(
     return reverse_scan(delta * valid, gamma * lam * goes_on)
 
 
-def discounted_sums(reward: Tensor, first: Tensor, valid: Tensor, carried: Tensor, *, gamma: float) -> tuple[Tensor, Tensor]:
+def discounted_sums(
+    reward: Tensor, first: Tensor, valid: Tensor, carried: Tensor, *, gamma: float
+) -> tuple[Tensor, Tensor]:
     """Running discounted sum of rewards per lane, s[t] = reward[t] + gamma * s[t-1], restarted where `first`.
 
     reward, first, valid `[R, B]`, carried `[B]`: the sum before row 0 -> sums `[R, B]`, the last sum of each lane `[B]`.

@@ -40,11 +40,17 @@ class RewardScale(nn.Module):
         seen = sums[batch.valid].double()
         if not len(seen):
             return
-        count, total, squares = mean(torch.stack([torch.tensor(float(len(seen))).double(), seen.sum(), seen.square().sum()]))
+        count, total, squares = mean(
+            torch.stack([torch.tensor(float(len(seen))).double(), seen.sum(), seen.square().sum()])
+        )
         batch_mean = total / count
         everything = self.count + count
         shift = batch_mean - self.mean
-        spread = self.variance * self.count + (squares - count * batch_mean.square()) + shift.square() * self.count * count / everything
+        spread = (
+            self.variance * self.count
+            + (squares - count * batch_mean.square())
+            + shift.square() * self.count * count / everything
+        )
         self.mean += shift * count / everything
         self.variance.copy_(spread / everything)
         self.count.copy_(everything)

@@ -122,7 +122,9 @@ def load_layers(path: Path | None, overrides: list[str]) -> dict[str, Any]:
     try:
         base = OmegaConf.load(path) if path else OmegaConf.create({})
         if not OmegaConf.is_dict(base):
-            raise InputError(f"{path} holds no settings: it should start with a line such as 'env: {{id: CartPole-v1}}'")
+            raise InputError(
+                f"{path} holds no settings: it should start with a line such as 'env: {{id: CartPole-v1}}'"
+            )
         merged = OmegaConf.merge(base, OmegaConf.from_dotlist(overrides))
         values = OmegaConf.to_container(merged, resolve=True)
     except yaml.YAMLError as error:

@@ -14,7 +14,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 def check_name(key: str, name: str) -> str:
     """A name that may become a folder: letters, digits, `.`, `_`, `-`; never a path."""
     if not _NAME.fullmatch(name):
-        raise InputError(f"{key} = '{name}' cannot name a folder: use letters, digits, '.', '_' and '-', starting with a letter or digit")
+        raise InputError(
+            f"{key} = '{name}' cannot name a folder: use letters, digits, '.', '_' and '-', starting with a letter or digit"
+        )
     return name
 
 

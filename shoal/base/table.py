@@ -38,7 +38,9 @@ def import_target(target: str, *, key: str) -> Any:
             found = getattr(found, part)
     except AttributeError:
         names = [name for name in vars(module) if not name.startswith("_")]
-        raise InputError(f"{key} = '{target}': '{module_name}' has no '{attribute}'; {did_you_mean(attribute, names)}") from None
+        raise InputError(
+            f"{key} = '{target}': '{module_name}' has no '{attribute}'; {did_you_mean(attribute, names)}"
+        ) from None
     return found
 
 
@@ -51,7 +53,9 @@ def _import_module(name: str, target: str, key: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
-            raise InputError(f"{key} = '{target}': there is no module '{error.name}' here; run from its folder or install it") from None
+            raise InputError(
+                f"{key} = '{target}': there is no module '{error.name}' here; run from its folder or install it"
+            ) from None
         raise _missing(target, key, error) from None
 
 
@@ -94,5 +98,7 @@ class Table:
         if ":" in name:
             return import_target(name, key=key)
         if name not in self.entries:
-            raise InputError(f"{key} = '{name}' is not known; {did_you_mean(name, self.entries)} (or your own module:Class)")
+            raise InputError(
+                f"{key} = '{name}' is not known; {did_you_mean(name, self.entries)} (or your own module:Class)"
+            )
         return import_target(self.entries[name], key=key)

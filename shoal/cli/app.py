@@ -16,8 +16,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Recipe = Annotated[str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")]
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings on top, e.g. algorithm.lr=1e-3.")]
+Recipe = Annotated[
+    str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings on top, e.g. algorithm.lr=1e-3.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -38,7 +42,9 @@ def train(
 
 @app.command()
 def evaluate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, EXPERIMENT/TRIAL, or EXPERIMENT for its newest trial.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run folder, EXPERIMENT/TRIAL, or EXPERIMENT for its newest trial.")
+    ],
     episodes: Annotated[int, typer.Option(min=1, help="Greedy episodes to play.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of those episodes.")] = 0,
     checkpoint: Annotated[str, typer.Option(metavar="TAG|N", help="`latest`, or a version.")] = "latest",
@@ -68,8 +74,12 @@ def list_(json: Json = False) -> None:
 
 @app.command()
 def check_env(
-    env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or your own module:factory or file.py:factory.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of `env`, e.g. kwargs.size=3.")] = None,
+    env: Annotated[
+        str, typer.Argument(metavar="ENV", help="A Gymnasium id, or your own module:factory or file.py:factory.")
+    ],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of `env`, e.g. kwargs.size=3.")
+    ] = None,
 ) -> None:
     """Check an environment against the contract that training relies on."""
     from shoal.cli.check_env import run

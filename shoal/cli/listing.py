@@ -35,7 +35,7 @@ def _listing() -> dict[str, dict[str, str]]:
         "algorithms": {name: _summary(ALGORITHMS.load(name).Config) for name in ALGORITHMS.entries},
         "models": {"auto": "Chosen by the observation space."}
         | {name: _summary(MODELS.load(name)) for name in MODELS.entries},
-        "environments": {name: "shoal" for name in ENVS} | ids,
+        "environments": dict.fromkeys(ENVS, "shoal") | ids,
     }
 
 

@@ -29,7 +29,9 @@ def run(recipe: str, overrides: list[str], *, trial: str | None, seed: int | Non
         outcome = train.resume(experiment.name, trial, overrides=overrides, on=on)
     else:
         outcome = train.train(experiment, trial=trial, on=on)
-    print(f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}")
+    print(
+        f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}"
+    )
     print(f"results: {outcome.folder}    look again: shoal evaluate {outcome.folder}")
     if outcome.interrupted:
         print(f"go on:   shoal train {recipe} --trial {outcome.folder.name} --resume")

@@ -20,7 +20,9 @@ class Interrupts:
             self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -98,7 +98,9 @@ def _build(experiment: Experiment, group: AgentGroup) -> tuple[Named, Named, Alg
     section = experiment.algorithm
     cls = ALGORITHMS.load(section.name)
     if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
-        raise InputError(f"algorithm.name = '{section.name}' is no Algorithm: let the class inherit from shoal.api.algorithm.Algorithm")
+        raise InputError(
+            f"algorithm.name = '{section.name}' is no Algorithm: let the class inherit from shoal.api.algorithm.Algorithm"
+        )
     config: Config = cls.Config.parse(section.rest, at="algorithm")
     model = Named.parse(resolved_model(experiment.model, group.observation_space), at="model")
     task = Task(group, experiment.env.num_envs * len(group.agents), experiment.seed, experiment.stop.steps)
@@ -122,7 +124,7 @@ def evaluation_seats(program: Program, mailboxes: dict[str, Mailbox], env: Env) 
 
 def plan_of(program: Program) -> dict[str, Any]:
     """What would run, for people and scripts: workers, batch sizes, memory, every resolved setting."""
-    policies = {}
+    policies: dict[str, dict[str, Any]] = {}
     for name, plan in program.policies.items():
         needs = plan.algorithm.needs
         policies[name] = {

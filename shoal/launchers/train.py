@@ -44,7 +44,12 @@ class Outcome:
 
 
 def train(
-    experiment: Experiment, *, trial: str | None = None, root: Path | str = "runs", on: str = "inline", quiet: bool = False
+    experiment: Experiment,
+    *,
+    trial: str | None = None,
+    root: Path | str = "runs",
+    on: str = "inline",
+    quiet: bool = False,
 ) -> Outcome:
     """Start a run and train until a stop rule ends it. Settings that cannot work are found before anything is written."""
     _prepare(on)
@@ -54,7 +59,13 @@ def train(
 
 
 def resume(
-    name: str, trial: str, *, overrides: list[str] | None = None, root: Path | str = "runs", on: str = "inline", quiet: bool = False
+    name: str,
+    trial: str,
+    *,
+    overrides: list[str] | None = None,
+    root: Path | str = "runs",
+    on: str = "inline",
+    quiet: bool = False,
 ) -> Outcome:
     """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
     _prepare(on)
@@ -84,7 +95,9 @@ def _train(folder: RunFolder, program: Program, start: Checkpoint | None, quiet:
 class _Run:
     """The pieces of a run and the three things its controller asks for: write, save, confirm."""
 
-    def __init__(self, folder: RunFolder, program: Program, start: Checkpoint | None, stack: ExitStack, quiet: bool) -> None:
+    def __init__(
+        self, folder: RunFolder, program: Program, start: Checkpoint | None, stack: ExitStack, quiet: bool
+    ) -> None:
         self._folder, self._program, self._stack = folder, program, stack
         self._evaluator: Evaluator | None = None
         experiment = program.experiment
@@ -125,7 +138,9 @@ class _Run:
             for key, value in trainer.state_dict().items()
         }
         counters = self._controller.counters
-        self._store.save(counters.update, tensors, {"steps": counters.steps, "controller": self._controller.state_dict()})
+        self._store.save(
+            counters.update, tensors, {"steps": counters.steps, "controller": self._controller.state_dict()}
+        )
 
     def _confirm(self) -> Scores:
         """Greedy episodes of the newest version, on seeds that no training episode uses."""

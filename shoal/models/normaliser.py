@@ -42,7 +42,7 @@ class Moments(nn.Module):
         return (x - self.mean).mul_(self.scale).clamp_(-CLIP, CLIP) if self.count else x
 
     def sums(self, x: Tensor, valid: Tensor) -> Tensor:
-        """Of the valid rows, float64 `[1 + 2 * size]`: how many, sum and sum of squares of their offsets from the mean."""
+        """Of the valid rows, float64 `[1 + 2 * size]`: count, sum and sum of squares of their offsets from the mean."""
         rows = x[valid].double()
         excess = rows.reshape(len(rows), self.mean.numel()) - self.mean.double().flatten()
         return torch.cat([valid.sum().double().reshape(1), excess.sum(0), excess.square().sum(0)])

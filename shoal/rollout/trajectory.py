@@ -20,7 +20,18 @@ from shoal.base.tree import Tree, tree_map
 from shoal.streams.inference import Answer
 from shoal.streams.sample import Posted, SampleWriter
 
-COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "valid", "first", "version", "extras", "action_mask")
+COLUMNS = (
+    "observation",
+    "action",
+    "reward",
+    "terminated",
+    "truncated",
+    "valid",
+    "first",
+    "version",
+    "extras",
+    "action_mask",
+)
 """Fields with rows; what is carried from fragment to fragment."""
 
 

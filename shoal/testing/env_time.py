@@ -74,7 +74,7 @@ def episodes_record_the_rewards_that_were_seen(recording: Recording) -> str:
                 f"after {time} steps an Episode of length {episode.length} took {length} steps",
             )
             for name, sums in returns.items():
-                close = np.allclose(episode.returns[name], sums[row], rtol=1e-4, atol=1e-4)
+                close = np.allclose(episode.returns[name], sums[row], rtol=1e-4, atol=1e-4, equal_nan=True)
                 expect(
                     close,
                     f"after {time} steps an Episode returns {episode.returns[name]}; the rewards sum to {sums[row]}",

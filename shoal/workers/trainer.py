@@ -16,7 +16,7 @@ from torch import Tensor
 from shoal.algorithms.learner import SoloLearner
 from shoal.api.algorithm import Algorithm, NonFiniteError
 from shoal.api.fragment import Fragment
-from shoal.api.metric import Largest, Mean, Metric, Total
+from shoal.api.metric import Largest, Metric, Total
 from shoal.api.worker import Report, Worker
 from shoal.base.errors import ShoalError
 from shoal.base.tree import tree_leaves, tree_map
@@ -54,7 +54,11 @@ class TrainerWorker(Worker):
         self.version += 1
         self._mailbox.publish(self.version, self.algorithm.flat.block.numpy())
         self._samples.free(taken)
-        metrics |= {"train/rows": Total(rows), "train/lag": Largest(lag), "time/train": Total(time.perf_counter() - began)}
+        metrics |= {
+            "train/rows": Total(rows),
+            "train/lag": Largest(lag),
+            "time/train": Total(time.perf_counter() - began),
+        }
         return Report(worked=True, version=self.version, trained_steps=self.steps, metrics=metrics)
 
     def _train(self, taken: list[Posted]) -> dict[str, Metric]:
@@ -64,9 +68,14 @@ class TrainerWorker(Worker):
             check_finite(batch)
             metrics = self.algorithm.update(batch, self._learner).metrics
         except NonFiniteError as error:
+            self._mailbox.read(
+                self.version, self.algorithm.flat.block.numpy()
+            )  # undo the minibatches before the bad one
             self._bad += 1
             if self._bad >= BAD_IN_A_ROW:
-                raise ShoalError(f"{self.name}: {self._bad} batches in a row were not finite, the last: {error}") from error
+                raise ShoalError(
+                    f"{self.name}: {self._bad} batches in a row were not finite, the last: {error}"
+                ) from error
             return {"train/dropped_not_finite": Total(1)}
         self._bad = 0
         return metrics
@@ -107,4 +116,6 @@ def check_finite(batch: Fragment) -> None:
 
 def part_of(tensors: dict[str, Tensor], policy: str) -> dict[str, Tensor]:
     """A checkpoint's tensors of one policy."""
-    return {name.removeprefix(f"{policy}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{policy}/")}
+    return {
+        name.removeprefix(f"{policy}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{policy}/")
+    }

@@ -33,7 +33,8 @@ def test_value_loss() -> None:
     np.testing.assert_allclose(got.numpy(), 0.5 * (value - target) ** 2)
     clipped = squared_value_loss(*map(torch.from_numpy, (value, target, old)), clip=0.3)
     slow = [
-        0.5 * max((v - t) ** 2, (o + min(max(v - o, -0.3), 0.3) - t) ** 2) for v, t, o in zip(value, target, old, strict=True)
+        0.5 * max((v - t) ** 2, (o + min(max(v - o, -0.3), 0.3) - t) ** 2)
+        for v, t, o in zip(value, target, old, strict=True)
     ]
     np.testing.assert_allclose(clipped.numpy(), slow)
 

@@ -32,7 +32,11 @@ def slow_gae(reward, value, terminated, truncated, valid, gamma, lam):  # type: 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    seed=st.integers(0, 10**6), rows=st.integers(2, 70), lanes=st.integers(1, 4), gamma=st.floats(0, 1), lam=st.floats(0, 1)
+    seed=st.integers(0, 10**6),
+    rows=st.integers(2, 70),
+    lanes=st.integers(1, 4),
+    gamma=st.floats(0, 1),
+    lam=st.floats(0, 1),
 )
 def test_gae(seed: int, rows: int, lanes: int, gamma: float, lam: float) -> None:
     random = np.random.default_rng(seed)
@@ -46,7 +50,9 @@ def test_gae(seed: int, rows: int, lanes: int, gamma: float, lam: float) -> None
     valid[-1] = False
     truncated[-1] = terminated[-1] = False
     got = gae(*map(torch.from_numpy, (reward, value, terminated, truncated, valid)), gamma=gamma, lam=lam)
-    np.testing.assert_allclose(got.numpy(), slow_gae(reward, value, terminated, truncated, valid, gamma, lam), atol=1e-9)
+    np.testing.assert_allclose(
+        got.numpy(), slow_gae(reward, value, terminated, truncated, valid, gamma, lam), atol=1e-9
+    )
 
 
 def test_truncation_values_the_future_and_termination_does_not() -> None:
@@ -85,7 +91,11 @@ def test_discounted_sums_carry_over_fragments() -> None:
     parts = []
     for part in (slice(0, 17), slice(17, 40)):
         sums, carried = discounted_sums(
-            torch.from_numpy(reward[part]), torch.from_numpy(first[part]), torch.from_numpy(valid[part]), carried, gamma=gamma
+            torch.from_numpy(reward[part]),
+            torch.from_numpy(first[part]),
+            torch.from_numpy(valid[part]),
+            carried,
+            gamma=gamma,
         )
         parts.append(sums)
     np.testing.assert_allclose(torch.cat(parts).numpy(), slow, atol=1e-9)

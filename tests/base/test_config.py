@@ -30,7 +30,9 @@ def test_a_file_becomes_a_typed_tree(tmp_path: Path) -> None:
 
 def test_overrides_win(tmp_path: Path) -> None:
     text = "env: {id: CartPole-v1}\nstop: {return: 475}"
-    experiment = load(tmp_path, text, "stop.return=null", "algorithm.clip=0.1", "env.id=Acrobot-v1", "seed=7", "stop.seconds=2h")
+    experiment = load(
+        tmp_path, text, "stop.return=null", "algorithm.clip=0.1", "env.id=Acrobot-v1", "seed=7", "stop.seconds=2h"
+    )
     assert experiment.stop.return_ is None
     assert experiment.algorithm.rest == {"clip": 0.1}
     assert experiment.env.id == "Acrobot-v1"
@@ -97,8 +99,10 @@ def every_config(cls: type[Config]) -> set[type[Config]]:
 
 
 def test_every_field_is_documented_where_it_is_defined() -> None:
-    import shoal.algorithms.ppo
-    import shoal.models.gru  # noqa: F401
+    from shoal.models import MODELS
+
+    for name in MODELS.entries:
+        MODELS.load(name)
 
     for cls in every_config(Config):
         for name, info in cls.model_fields.items():

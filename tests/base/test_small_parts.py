@@ -15,7 +15,9 @@ from shoal.base.table import Table, import_target
 from shoal.base.tree import tree_leaves, tree_map
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("5m", 300), ("1.5h", 5400), ("3d", 259200), (12, 12), (0.5, 0.5)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("5m", 300), ("1.5h", 5400), ("3d", 259200), (12, 12), (0.5, 0.5)]
+)
 def test_durations(text: object, seconds: float) -> None:
     assert parse_duration(text) == seconds
 

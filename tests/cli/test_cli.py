@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-QUICK = ["env.num_envs=4", "algorithm.unroll=16", "algorithm.minibatch=32", "model.hidden=[8]", "stop.updates=2", "stop.return=null"]
+QUICK = [
+    "env.num_envs=4",
+    "algorithm.unroll=16",
+    "algorithm.minibatch=32",
+    "model.hidden=[8]",
+    "stop.updates=2",
+    "stop.return=null",
+]
 
 
 def shoal(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -18,7 +25,9 @@ def shoal(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     root = str(Path(__file__).parents[2])
     import os
 
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": root})
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": root}
+    )
 
 
 def refused(*words: str, cwd: Path) -> str:
@@ -64,21 +73,36 @@ def test_help_is_quick_and_light(tmp_path: Path) -> None:
 def test_the_run_folder(trained: Path) -> None:
     run = trained / "runs" / "cartpole" / "one"
     names = {path.name for path in run.iterdir()}
-    assert {"config.yaml", "provenance.json", "metrics.jsonl", "events.jsonl", "tensorboard", "checkpoints", "logs"} <= names
+    assert {
+        "config.yaml",
+        "provenance.json",
+        "metrics.jsonl",
+        "events.jsonl",
+        "tensorboard",
+        "checkpoints",
+        "logs",
+    } <= names
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 2
     assert list((run / "logs").iterdir())
     assert not [path for path in run.rglob("*") if path.suffix in (".pkl", ".pickle", ".pt", ".pth")]
 
 
 def test_evaluate(trained: Path) -> None:
-    one, two = (json.loads(shoal("evaluate", "cartpole/one", "--episodes", "7", "--json", cwd=trained).stdout) for _ in range(2))
+    one, two = (
+        json.loads(shoal("evaluate", "cartpole/one", "--episodes", "7", "--json", cwd=trained).stdout) for _ in range(2)
+    )
     assert one == two
     assert set(one) == {"mean_return", "std_return", "episodes", "steps", "version"}
     assert (one["episodes"], one["version"]) == (7, 2)
     assert one["steps"] == pytest.approx(7 * one["mean_return"])
-    other = json.loads(shoal("evaluate", "runs/cartpole/one", "--episodes", "7", "--seed", "5", "--json", cwd=trained).stdout)
+    other = json.loads(
+        shoal("evaluate", "runs/cartpole/one", "--episodes", "7", "--seed", "5", "--json", cwd=trained).stdout
+    )
     assert other["mean_return"] != one["mean_return"]
-    assert "over 3 greedy episodes" in shoal("evaluate", "cartpole", "--episodes", "3", "--checkpoint", "2", cwd=trained).stdout
+    assert (
+        "over 3 greedy episodes"
+        in shoal("evaluate", "cartpole", "--episodes", "3", "--checkpoint", "2", cwd=trained).stdout
+    )
 
 
 def test_resume(trained: Path) -> None:
@@ -163,7 +187,10 @@ def test_your_own_file_model_and_algorithm(tmp_path: Path) -> None:
         (["train", "cartpol"], "there is no recipe 'cartpol'; did you mean 'cartpole'?"),
         (["train", "none.yaml"], "there is no file 'none.yaml'"),
         (["train", "cartpole", "env.id=CartPoll-v1"], "env.id = 'CartPoll-v1' is not known"),
-        (["train", "cartpole", "algorithm.clipp=0.1"], "algorithm.clipp = 0.1: there is no such key; did you mean 'clip'?"),
+        (
+            ["train", "cartpole", "algorithm.clipp=0.1"],
+            "algorithm.clipp = 0.1: there is no such key; did you mean 'clip'?",
+        ),
         (["train", "cartpole", "env.num_envs=many"], "env.num_envs = 'many': should be a whole number"),
         (["train", "cartpole", "algorithm.lr=fast"], "algorithm.lr = 'fast'"),
         (["train", "cartpole", "algorithm.clip=-1"], "algorithm.clip = -1: should be greater than 0"),

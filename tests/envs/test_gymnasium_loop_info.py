@@ -104,17 +104,14 @@ SEEN = np.zeros(2, np.float32)
     ("answer", "text"),
     [
         (ZeroDivisionError("lost my\n  way"), "ZeroDivisionError: lost my way"),
-        ((SEEN, float("nan"), False, False, {}), "the reward is nan"),
-        ((SEEN, np.float32("inf"), False, False, {}), "the reward is inf"),
         ((SEEN, 0.0, False, {}), "not enough values to unpack"),
         ((np.zeros(3, np.float32), 0.0, False, False, {}), r"shape \(3,\).*says \(2,\)"),
         ((np.zeros((2, 1), np.float32), 0.0, False, False, {}), r"shape \(2, 1\).*says \(2,\)"),
         ((np.float32(0), 0.0, False, False, {}), r"shape \(\).*says \(2,\)"),
         ((np.zeros(2, complex), 0.0, False, False, {}), "dtype complex128 where the space says"),
         ((np.zeros(3, np.float32), 0.0, True, False, {}), r"shape \(3,\).*says \(2,\)"),
-        ((SEEN, None, False, False, {}), "the reward is None"),
         ((SEEN, "much", False, False, {}), "the reward is much"),
-        ((SEEN, np.ones(1), False, False, {}), r"the reward is \[1.\]; return one finite number"),
+        ((SEEN, np.ones(1), False, False, {}), r"the reward is \[1.\]; return one number"),
     ],
 )
 def test_a_fault_names_the_world_and_the_copy(answer: Any, text: str) -> None:

@@ -17,7 +17,9 @@ class Flawed(gymnasium.Env[np.ndarray, int]):
     def __init__(self, bad: range) -> None:
         self._bad, self._time = bad, 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         return np.zeros(2, np.float32), {}
 

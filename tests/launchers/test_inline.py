@@ -86,7 +86,9 @@ def test_another_process_gets_the_same_bits(tmp_path: Path) -> None:
 
 def test_rows_and_steps_are_conserved(tmp_path: Path) -> None:
     """On-policy: what was produced was trained on, except what is in flight when the run stops."""
-    outcome = shoal.train(experiment(env={"vector": "loop"}, algorithm={"normalise_observations": False}), root=tmp_path, quiet=True)
+    outcome = shoal.train(
+        experiment(env={"vector": "loop"}, algorithm={"normalise_observations": False}), root=tmp_path, quiet=True
+    )
     trained = sum(row["train/rows"] for row in rows(outcome.folder))
     assert trained == outcome.steps
 

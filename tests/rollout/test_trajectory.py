@@ -80,7 +80,9 @@ class World:
             self.open[lane] = Transition(seen, action, self.first[lane])
             self.first[lane] = False
         action = self.decisions[:, 0].astype(np.int64)
-        return Answer(action, {"note": self.decisions[:, 0] * 2}, self.decisions + self.view.acting[:, None], self.counter)
+        return Answer(
+            action, {"note": self.decisions[:, 0] * 2}, self.decisions + self.view.acting[:, None], self.counter
+        )
 
     def remember(self) -> None:
         self.decisions = self.decisions + self.view.acting[:, None].astype(np.float32)

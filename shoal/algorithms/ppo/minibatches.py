@@ -57,7 +57,9 @@ class RowMinibatches(Minibatches):
         edges = np.linspace(0, self._size, self._count + 1).astype(int)
         for start, stop in zip(edges[:-1], edges[1:], strict=True):
             if start < stop:
-                yield _map(shuffled, lambda tensor, start=start, stop=stop: tensor[start:stop].unsqueeze(0), state=False)
+                yield _map(
+                    shuffled, lambda tensor, start=start, stop=stop: tensor[start:stop].unsqueeze(0), state=False
+                )
 
 
 class LaneMinibatches(Minibatches):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -84,8 +86,8 @@ class PPO(Algorithm):
     # ------------------------------------------------------------ the passes
 
     def _learn(self, experience: Experience, learner: Learner, entropy: float) -> dict[str, Metric]:
-        kind: type[Minibatches] = LaneMinibatches if self.policy.recurrent else RowMinibatches
-        parts = kind(experience, self._parts)
+        kind = LaneMinibatches if self.policy.recurrent else RowMinibatches
+        parts: Minibatches = kind(experience, self._parts)
         total, count, norms = torch.zeros(len(AVERAGED)), 0, 0.0
         for part in self._passes(parts):
             loss, stats = self._loss(part, entropy)
@@ -100,7 +102,7 @@ class PPO(Algorithm):
         metrics["train/minibatches"] = Mean(count)
         return metrics
 
-    def _passes(self, parts: Minibatches):  # type: ignore[no-untyped-def]
+    def _passes(self, parts: Minibatches) -> Iterator[Experience]:
         for epoch in range(self.config.epochs):
             yield from parts.epoch(generator(self._task.seed, "minibatches", self._updates, epoch))
 

@@ -1,0 +1,118 @@
+"""What the feed-forward encoders make of observations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import Space
+from gymnasium.spaces import Box
+from model_spaces import PARTS, PICTURES, VECTORS, batch, starts
+
+from shoal.base.config import Named
+from shoal.models import build_model
+from shoal.models.image import Pixels
+from shoal.models.layers import ACTIVATIONS, Dense
+from shoal.models.vector import Vector
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "features"),
+    [
+        ("box", [0.5, -1, 0, 1, 0.25], [0.5, -1, 0, 1, 0.25]),
+        ("matrix", [[1, 2, 3], [4, 5, 6]], [1, 2, 3, 4, 5, 6]),
+        ("double", [0.5, 0, 0, 1], [0.5, 0, 0, 1]),
+        ("bytes", [0, 255, 51, 0, 0, 0], [0, 1, 0.2, 0, 0, 0]),
+        ("discrete", 4, [0, 0, 1, 0]),
+        ("multi_discrete", [1, 7], [0, 1, 0, 0, 1]),
+        ("bits", [1, 0, 1], [1, 0, 1]),
+    ],
+)
+def test_vectors(space: str, observation: Any, features: list[float]) -> None:
+    array = np.asarray([observation], dtype=VECTORS[space].dtype)
+    out = Vector(VECTORS[space])(torch.from_numpy(array))
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, torch.tensor([features], dtype=torch.float32))
+
+
+def test_a_box_without_axes_is_one_number() -> None:
+    assert Vector(Box(-1, 1, ()))(torch.tensor([0.5, 1.0])).tolist() == [[0.5], [1.0]]
+
+
+@pytest.mark.parametrize("space", [PICTURES["hwc"], PICTURES["chw"]], ids=["hwc", "chw"])
+def test_pixels(space: Space[Any]) -> None:
+    raw = batch(space, 2, 3)
+    out = Pixels(space, "nature")(raw)
+    height, width = (40, 36) if space is PICTURES["hwc"] else (36, 40)
+    assert out.shape == (6, 3, height, width)
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    expected = raw.flatten(0, 1).double() / 255
+    if space is PICTURES["hwc"]:
+        expected = expected.permute(0, 3, 1, 2)
+    torch.testing.assert_close(out.double(), expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["nature", "impala"])
+def test_the_layout_of_a_picture_does_not_matter(name: str) -> None:
+    rows_last, rows_first = Box(0, 255, (36, 48, 3), np.uint8), Box(0, 255, (3, 36, 48), np.uint8)
+    torch.manual_seed(0)
+    one = build_model(Named.parse({"name": name}), rows_last)
+    torch.manual_seed(0)
+    other = build_model(Named.parse({"name": name}), rows_first)
+    raw, first = batch(rows_last, 2, 2), starts(2, 2, 5)
+    a, b = one(raw, None, first)[0], other(raw.permute(0, 1, 4, 2, 3).contiguous(), None, first)[0]
+    torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+def test_pictures_are_left_as_they_were() -> None:
+    space = PICTURES["float"]
+    raw = batch(space, 2, 2)
+    kept = raw.clone()
+    build_model(Named.parse({"name": "nature"}), space)(raw, None, starts(2, 2, 5))
+    assert torch.equal(raw, kept)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 33])
+def test_impala_takes_any_size(size: int) -> None:
+    space = Box(0, 255, (size, size + 1, 1), np.uint8)
+    model = build_model(Named.parse({"name": "impala", "channels": [4, 8], "hidden": [5]}), space)
+    assert model(batch(space, 1, 2), None, starts(1, 2, 5))[0].shape == (1, 2, 5)
+
+
+def test_nature_is_the_network_of_the_paper() -> None:
+    model = build_model(Named.parse({"name": "nature"}), Box(0, 255, (4, 84, 84), np.uint8))
+    shapes = [tuple(p.shape) for p in model.parameters() if p.dim() > 1]
+    assert shapes == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 3136)]
+
+
+def test_dense_layers_start_orthogonal() -> None:
+    dense = Dense(8, [8, 4], "relu")
+    for linear in dense.linears:
+        weight = linear.weight.detach()
+        torch.testing.assert_close(weight @ weight.T, 2 * torch.eye(len(weight)), atol=1e-5, rtol=1e-5)
+        assert not linear.bias.any()
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+def test_dense_layers_against_modules(activation: str) -> None:
+    torch.manual_seed(0)
+    dense = Dense(3, [5, 4], activation, layer_norm=True)  # type: ignore[arg-type]
+    modules = {"tanh": "Tanh", "relu": "ReLU", "silu": "SiLU", "elu": "ELU", "gelu": "GELU"}
+    x = torch.randn(6, 3)
+    expected = x
+    for linear, norm in zip(dense.linears, dense.norms, strict=True):  # type: ignore[arg-type]
+        expected = getattr(torch.nn, modules[activation])()(norm(linear(expected)))
+    torch.testing.assert_close(dense(x), expected)
+
+
+def test_parts_are_found_by_name_not_by_order() -> None:
+    torch.manual_seed(0)
+    space = PARTS["dict"]
+    model = build_model(Named.parse({"name": "dict"}), space)
+    observation, first = batch(space, 2, 2), starts(2, 2, 5)
+    turned = dict(reversed(observation.items()))
+    assert torch.equal(model(observation, None, first)[0], model(turned, None, first)[0])
+    changed = {**observation, "type": (observation["type"] + 1) % 3}
+    assert not torch.equal(model(observation, None, first)[0], model(changed, None, first)[0])
