@@ -31,7 +31,7 @@ class Evaluation:
 class ActorCritic(Policy):
     """Observation -> features -> action distribution, and -> value. `first` and `state` as in Model."""
 
-    extras = {"log_prob": ()}  # noqa: RUF012
+    extras = {"log_prob": ()}
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ def clipped_policy_loss(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor
 
 
 def squared_value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip: float | None) -> Tensor:
-    """Half the squared error per entry; with `clip`, the worse of it and that of the value moved at most `clip` from the old one."""
+    """Half the squared error per entry; with `clip`, or that of the value moved at most `clip` from the old one, if worse."""
     loss = (value - target).square()
     if clip is not None:
         near = old_value + (value - old_value).clamp(-clip, clip)
@@ -21,7 +21,7 @@ def squared_value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip: f
 
 
 def approximate_kl(log_ratio: Tensor, ratio: Tensor) -> Tensor:
-    """How far the new policy is from the one that acted, per entry: (r - 1) - log r, unbiased and never negative (Schulman 2020)."""
+    """How far the new policy is from the one that acted, per entry: (r - 1) - log r, unbiased, never negative (Schulman 2020)."""
     return ratio - 1.0 - log_ratio
 
 

@@ -22,14 +22,14 @@ class EnvConfig(Config):
     wrappers: list[str] = []
     """Gymnasium wrappers around every copy, innermost first: `module:Class`."""
     vector: Literal["auto", "native", "loop"] = "auto"
-    """How copies are stepped: `native` by the environment's own vector implementation, `loop` one by one, `auto` native where it exists."""
+    """How copies are stepped: `native` by the world's own vector implementation, `loop` one by one, `auto` native if it exists."""
 
 
 class PlacementConfig(Config):
     """What runs where, and how far sampling may run ahead of learning."""
 
     max_lag: Count | None = Field(None, ge=0)
-    """How many versions old experience may be: 0 waits for every update, 1 overlaps sampling with one. Left out: the algorithm's default."""
+    """How many versions old experience may be: 0 waits for every update, 1 samples during one. Default: the algorithm's own."""
 
 
 class CheckpointConfig(Config):

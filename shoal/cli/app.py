@@ -8,7 +8,8 @@ import typer
 
 app = typer.Typer(
     name="shoal",
-    help="Train reinforcement-learning agents, one or many.\n\nExit codes: 0 done, 1 the run failed, 2 wrong input, 130 interrupted.",
+    help="Train reinforcement-learning agents, one or many.\n\n"
+    "Exit codes: 0 done, 1 the run failed, 2 wrong input, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -20,7 +21,7 @@ Recipe = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")
 ]
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings on top, e.g. algorithm.lr=1e-3.")
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings on top, e.g. algorithm.lr=1e-3.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -78,7 +79,7 @@ def check_env(
         str, typer.Argument(metavar="ENV", help="A Gymnasium id, or your own module:factory or file.py:factory.")
     ],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of `env`, e.g. kwargs.size=3.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of `env`, e.g. kwargs.size=3.")
     ] = None,
 ) -> None:
     """Check an environment against the contract that training relies on."""

@@ -30,9 +30,8 @@ def _show(plan: dict[str, Any]) -> None:
         print(f"policy    {name}: plays {', '.join(policy['agents'])}")
         print(f"          sees {policy['observation_space']}, does {policy['action_space']}")
         print(f"          {policy['parameters']:,} parameters, {policy['bytes_per_version']:,} bytes a version")
-        print(
-            f"          {policy['lanes']} lanes x {policy['rows_per_fragment']} rows a fragment, {policy['batch']:,} decisions a batch"
-        )
+        size = f"{policy['lanes']} lanes x {policy['rows_per_fragment']} rows a fragment"
+        print(f"          {size}, {policy['batch']:,} decisions a batch")
     print(f"memory    {plan['memory_bytes'] / 1e6:.1f} MB of streams")
     print("settings")
     for line in OmegaConf.to_yaml(OmegaConf.create(plan["settings"])).splitlines():

@@ -85,7 +85,8 @@ class Controller:
         stop, counters = self._experiment.stop, self.counters
         if stop.return_ is not None and self._reached(stop.return_):
             assert self.confirmed is not None
-            return f"stop.return = {stop.return_:g} reached: greedy mean {self.confirmed.mean:.1f} over {len(self.confirmed.returns)} episodes"
+            played = f"greedy mean {self.confirmed.mean:.1f} over {len(self.confirmed.returns)} episodes"
+            return f"stop.return = {stop.return_:g} reached: {played}"
         if stop.steps is not None and counters.steps >= stop.steps:
             return f"stop.steps = {stop.steps:,} reached"
         if stop.updates is not None and counters.update >= stop.updates:
@@ -95,7 +96,7 @@ class Controller:
         return None
 
     def _reached(self, goal: float) -> bool:
-        """Training says so, and greedy episodes agree; if they do not, as many new training episodes must pass before the next try."""
+        """Training says so, and greedy episodes agree; if not, as many new training episodes must pass first."""
         recent = self._aggregate.recent_return(RECENT_EPISODES)
         if recent is None or recent < goal:
             return False

@@ -53,7 +53,7 @@ class Counting(gymnasium.Env):
 class Drawing(gymnasium.Env):
     """Observations drawn from any space; episodes of `length` steps. Keeps what it showed last, and actions."""
 
-    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 (gymnasium's own form)
+    metadata = {"render_modes": ["rgb_array"]}
 
     def __init__(
         self, observation_space: Any, action_space: Any = None, length: int = 4, render_mode: str | None = None

@@ -24,7 +24,7 @@ GROUP = AgentGroup(("a",), spaces.Box(-np.inf, np.inf, (1,), np.float32), spaces
 class CountingPolicy:
     """Only what a layout asks for: one extra, and a state that counts decisions."""
 
-    extras = {"note": ()}  # noqa: RUF012
+    extras = {"note": ()}
 
     def initial_state(self, batch: int):  # type: ignore[no-untyped-def]
         import torch

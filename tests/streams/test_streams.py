@@ -27,7 +27,7 @@ class Echo(Policy):
     """Answers with the sum of what it sees, and notes how many rows it was asked for."""
 
     noise_size = 1
-    extras = {"rows": (), "pair": (2,)}  # noqa: RUF012
+    extras = {"rows": (), "pair": (2,)}
 
     def __init__(self) -> None:
         super().__init__()
