@@ -67,8 +67,8 @@ class ObservationNormaliser(nn.Module):
     def __init__(self, space: Space[Any]) -> None:
         super().__init__()
         leaves = [(path, leaf) for path, leaf in leaf_spaces(space) if _is_normalised(leaf)]
-        self.moments = nn.ModuleList(Moments(leaf.shape or ()) for _, leaf in leaves)
-        self.by_path: dict[Path, int] = {path: i for i, (path, _) in enumerate(leaves)}
+        self.by_path: dict[Path, Moments] = {path: Moments(leaf.shape or ()) for path, leaf in leaves}
+        self.moments = nn.ModuleList(self.by_path.values())
 
     def forward(self, observation: Tree) -> Tree:
         """A tree of `[..., *leaf.shape]` with the same shapes."""
@@ -79,8 +79,8 @@ class ObservationNormaliser(nn.Module):
             return {key: self._walk(part, (*path, key)) for key, part in tree.items()}
         if isinstance(tree, tuple):
             return tuple(self._walk(part, (*path, i)) for i, part in enumerate(tree))
-        i = self.by_path.get(path)
-        return tree if i is None else self.moments[i](tree)
+        moments = self.by_path.get(path)
+        return tree if moments is None else moments(tree)
 
     @torch.no_grad()
     def update(self, observation: Tree, valid: Tensor, mean: Callable[[Tensor], Tensor]) -> None:
@@ -94,16 +94,13 @@ class ObservationNormaliser(nn.Module):
         """
         if not self.by_path:
             return
-        moments = [module for module in self.moments if isinstance(module, Moments)]
-        sums = [
-            module.sums(leaf_at(observation, path), valid) for module, path in zip(moments, self.by_path, strict=True)
-        ]
+        sums = [moments.sums(leaf_at(observation, path), valid) for path, moments in self.by_path.items()]
         parts = mean(torch.cat(sums)).split([len(part) for part in sums])
         for part, path in zip(parts, self.by_path, strict=True):
             if not part.isfinite().all():
-                raise NonFiniteError(f"observation {'/'.join(map(str, path))}: a value is NaN or infinite")
-        for module, part in zip(moments, parts, strict=True):
-            module.merge(part)
+                raise NonFiniteError(f"{'/'.join(map(str, ('observation', *path)))}: a value is NaN or infinite")
+        for part, moments in zip(parts, self.by_path.values(), strict=True):
+            moments.merge(part)
 
 
 def _is_normalised(space: Space[Any]) -> bool:

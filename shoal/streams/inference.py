@@ -12,8 +12,8 @@ from shoal.api.policy import Policy, Request
 from shoal.base.tree import Tree, tree_map
 from shoal.streams.parameter import ParameterReader
 
-MULTIPLE = 8
-"""Batches are padded to whole multiples: on CPUs a row's last bits would otherwise depend on how many rows keep it company."""
+MULTIPLE, LEAST = 8, 16
+"""Batches are padded to a multiple of 8, and to 16 at least: on CPUs a row's last bits would otherwise depend on its company."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class InlineInference(InferenceClient):
 def decide(policy: Policy, ask: Ask, *, explore: bool, version: int) -> Answer:
     """One padded forward."""
     rows = len(ask.first)
-    missing = -rows % MULTIPLE
+    missing = max(-rows % MULTIPLE, LEAST - rows)
 
     def tensor(array: np.ndarray) -> torch.Tensor:
         if missing:

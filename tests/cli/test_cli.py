@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
+import resource
+import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from shoal.cli import main
 
 QUICK = [
     "env.num_envs=4",
@@ -20,14 +28,37 @@ QUICK = [
 ]
 
 
-def shoal(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "shoal.cli", *words]
-    root = str(Path(__file__).parents[2])
-    import os
+@dataclass
+class Done:
+    """What a command left behind."""
 
-    return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": root}
-    )
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def shoal(*words: str, cwd: Path) -> Done:
+    """The command as typed, in this process: starting Python and torch anew for each would take minutes."""
+    out, err = io.StringIO(), io.StringIO()
+    before, argv = Path.cwd(), sys.argv
+    os.chdir(cwd)
+    sys.argv = ["shoal", *words]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+    finally:
+        os.chdir(before)
+        sys.argv = argv
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "shoal.cli", *words]
+    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def refused(*words: str, cwd: Path) -> str:
@@ -62,12 +93,11 @@ def test_help_is_quick_and_light(tmp_path: Path) -> None:
         "heavy = [m for m in ('torch', 'numpy', 'pydantic', 'gymnasium') if m in sys.modules]\n"
         "assert not heavy, heavy"
     )
-    seconds = []
-    for _ in range(4):
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True)
-        seconds.append(time.perf_counter() - began)
-    assert min(seconds) < 0.5
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    worked = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert worked < 0.5, "seconds of work; the wall clock would count whatever else this machine does"
 
 
 def test_the_run_folder(trained: Path) -> None:
@@ -150,7 +180,7 @@ def test_check_env(tmp_path: Path) -> None:
 
 
 def test_your_own_file_model_and_algorithm(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "own_parts.py").write_text(
         "import torch\n"
         "from shoal.api.policy import Model\n"
         "from shoal.algorithms.ppo import PPO\n"
@@ -169,8 +199,8 @@ def test_your_own_file_model_and_algorithm(tmp_path: Path) -> None:
     )
     (tmp_path / "own.yaml").write_text(
         "env: {id: CartPole-v1, num_envs: 4}\n"
-        "algorithm: {name: mine.py:Mine, unroll: 16, minibatch: 32}\n"
-        "model: {name: mine:Tiny, width: 6}\n"
+        "algorithm: {name: own_parts.py:Mine, unroll: 16, minibatch: 32}\n"
+        "model: {name: own_parts:Tiny, width: 6}\n"
         "stop: {updates: 1}\n"
     )
     done = shoal("train", "own.yaml", "--trial", "t", cwd=tmp_path)
@@ -227,22 +257,21 @@ def test_one_flipped_bit_is_found(trained: Path) -> None:
         broken[len(broken) // 3] ^= 4
         (checkpoint / name).write_bytes(broken)
         line = refused("evaluate", "cartpole/bad", cwd=trained)
-        assert "damaged" in line
+        assert name in line
         refused("train", "cartpole", "--trial", "bad", "--resume", cwd=trained)
         (checkpoint / name).write_bytes(whole)
     assert shoal("evaluate", "cartpole/bad", "--episodes", "2", cwd=trained).returncode == 0
 
 
-def test_interrupt(tmp_path: Path) -> None:
-    import os
-    import signal
+def test_exit_codes_of_real_processes(tmp_path: Path) -> None:
+    process = start("train", "cartpole", "algorithm.clipp=1", cwd=tmp_path)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert err == "shoal: algorithm.clipp = 1: there is no such key; did you mean 'clip'?\n"
 
-    words = ["train", "cartpole", "--trial", "i", "stop.return=null", "stop.steps=null"]
-    root = str(Path(__file__).parents[2])
-    process = subprocess.Popen(
-        [sys.executable, "-m", "shoal.cli", *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": root},
-    )  # fmt: skip
+
+def test_interrupt(tmp_path: Path) -> None:
+    process = start("train", "cartpole", "--trial", "i", "stop.return=null", "stop.steps=null", cwd=tmp_path)
     metrics = tmp_path / "runs/cartpole/i/metrics.jsonl"
     for _ in range(600):
         if metrics.exists() and metrics.stat().st_size:

@@ -137,13 +137,21 @@ class SquashedGaussian(Head):
         return ((flat_action(action, self.shape) - self.middle) / self.scale).clamp(-BOUND, BOUND).atanh()
 
     def _density(self, z: Tensor, raw: Tensor, log_std: Tensor) -> Tensor:
-        """log N(z) - log_std - log(1 - tanh(raw)^2) - log(scale), the third as 2 (log 2 - raw - softplus(-2 raw))."""
-        squashing = raw + functional.softplus(-2 * raw)
-        return (2 * squashing - log_std - 0.5 * z * z).sum(-1) - self.constant
+        """log N(z) - log_std - log(1 - tanh(raw)^2) - log(scale)."""
+        return (2 * _log_two_cosh(raw) - log_std - 0.5 * z * z).sum(-1) - self.constant
 
     def _entropy(self, mean: Tensor, log_std: Tensor) -> Tensor:
         step = log_std.exp() * math.sqrt(3)
         points = torch.stack([mean, mean - step, mean + step])
-        middle, low, high = (points + functional.softplus(-2 * points)).unbind(0)
-        squashing = (4 * middle + low + high) / 6
-        return (log_std - 2 * squashing).sum(-1) + (self.constant + 0.5 * self.noise_size)
+        middle, low, high = _log_two_cosh(points).unbind(0)
+        expected = (4 * middle + low + high) / 6
+        return (log_std - 2 * expected).sum(-1) + (self.constant + 0.5 * self.noise_size)
+
+
+def _log_two_cosh(raw: Tensor) -> Tensor:
+    """log(2 cosh(raw)), half of log 4 - log(1 - tanh(raw)^2), without overflow.
+
+    By `logsigmoid`: `softplus` and `logaddexp` round the last elements of a batch otherwise than the rest, and a row's
+    answer would depend on its batch.
+    """
+    return raw - functional.logsigmoid(2 * raw)

@@ -15,22 +15,29 @@ def draw(log_probs: Tensor, noise: Tensor) -> Tensor:
     """Inverse of the distribution function: `[..., n]`, uniforms `[..., 1]` in [0, 1) -> index int64 `[..., 1]`.
 
     A choice k is taken where cdf[k-1] <= u < cdf[k]. One of probability zero leaves the cdf where it was and is never
-    taken. Scaling the noise by the last cdf keeps u below it though rounding may leave the sum short of one.
+    taken. Scaling the noise by the last cdf keeps u below it though rounding may leave the sum short of one. NaN gives
+    index 0 (`searchsorted` would give n, and an index error): the log-probability carries it to where it is counted.
     """
     cdf = log_probs.exp().cumsum(-1)
-    index = torch.searchsorted(cdf, noise * cdf[..., -1:], right=True)
-    # For NaN alone: the log-probability carries it on to where it is counted; an index error here would name no cause.
-    return index.clamp_(max=log_probs.shape[-1] - 1)
+    return cdf.le(noise * cdf[..., -1:]).sum(-1, keepdim=True)
+
+
+def choices_first(logits: Tensor) -> Tensor:
+    """Logits `[..., n]` -> log-probabilities `[n, ...]`.
+
+    Over the last axis PyTorch vectorises `log_softmax` from 16 choices on; below, trainers' batches pay up to five times.
+    """
+    return functional.log_softmax(logits.movedim(-1, 0), 0)
 
 
 def chosen(log_probs: Tensor, index: Tensor) -> Tensor:
-    """The entry of `[..., n]` that `[..., 1]` points to: `[...]`."""
-    return log_probs.gather(-1, index).squeeze(-1)
+    """The entries of `[n, ...]` that `[...]` points to."""
+    return log_probs.gather(0, index.unsqueeze(0)).squeeze(0)
 
 
 def entropy_of(log_probs: Tensor) -> Tensor:
-    """`[..., n]` -> `[...]`. Forbidden choices add exactly zero: their probability is zero, their log finite."""
-    return (log_probs.exp() * log_probs).sum(-1).neg()
+    """`[n, ...]` -> `[...]`. Forbidden choices add exactly zero: their probability is zero, their log finite."""
+    return (log_probs.exp() * log_probs).sum(0).neg()
 
 
 class Categorical(Head):
@@ -46,7 +53,7 @@ class Categorical(Head):
         """See Head."""
         log_probs = functional.log_softmax(legal(parameters, mask), -1)
         index = draw(log_probs, noise)
-        return self._action(index.squeeze(-1)), chosen(log_probs, index)
+        return self._action(index.squeeze(-1)), log_probs.gather(-1, index).squeeze(-1)
 
     def mode(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
@@ -54,22 +61,22 @@ class Categorical(Head):
 
     def log_prob(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
-        return chosen(functional.log_softmax(legal(parameters, mask), -1), self._index(action))
+        return chosen(choices_first(legal(parameters, mask)), self._index(action))
 
     def entropy(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
-        return entropy_of(functional.log_softmax(legal(parameters, mask), -1))
+        return entropy_of(choices_first(legal(parameters, mask)))
 
     def evaluate(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See Head."""
-        log_probs = functional.log_softmax(legal(parameters, mask), -1)
+        log_probs = choices_first(legal(parameters, mask))
         return chosen(log_probs, self._index(action)), entropy_of(log_probs)
 
     def _action(self, index: Tensor) -> Tensor:
         return index + self.start if self.start else index
 
     def _index(self, action: Tensor) -> Tensor:
-        return (action - self.start if self.start else action).unsqueeze(-1)
+        return action - self.start if self.start else action
 
 
 class MultiCategorical(Head):
@@ -102,7 +109,7 @@ class MultiCategorical(Head):
         """See Head."""
         log_probs = functional.log_softmax(self._logits(parameters, mask), -1)
         index = draw(log_probs, noise.unsqueeze(-1))
-        return self._action(index.squeeze(-1)), chosen(log_probs, index).sum(-1)
+        return self._action(index.squeeze(-1)), log_probs.gather(-1, index).squeeze(-1).sum(-1)
 
     def mode(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
@@ -110,15 +117,15 @@ class MultiCategorical(Head):
 
     def log_prob(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
-        return chosen(functional.log_softmax(self._logits(parameters, mask), -1), self._index(action)).sum(-1)
+        return chosen(choices_first(self._logits(parameters, mask)), self._index(action)).sum(-1)
 
     def entropy(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
-        return entropy_of(functional.log_softmax(self._logits(parameters, mask), -1)).sum(-1)
+        return entropy_of(choices_first(self._logits(parameters, mask))).sum(-1)
 
     def evaluate(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See Head."""
-        log_probs = functional.log_softmax(self._logits(parameters, mask), -1)
+        log_probs = choices_first(self._logits(parameters, mask))
         return chosen(log_probs, self._index(action)).sum(-1), entropy_of(log_probs).sum(-1)
 
     def _logits(self, parameters: Tensor, mask: Tensor | None) -> Tensor:
@@ -134,11 +141,15 @@ class MultiCategorical(Head):
 
     def _index(self, action: Tensor) -> Tensor:
         flat = flat_action(action, self.shape)
-        return (flat - self.start if self.shifted else flat).unsqueeze(-1)
+        return flat - self.start if self.shifted else flat
 
 
 class Bernoulli(Head):
-    """Bits, independent given the features. Parameters are logits `[..., K]`; a bit with mask False stays 0."""
+    """Bits, independent given the features. Parameters are logits `[..., K]`; a bit with mask False stays 0.
+
+    log(1 - p) is `logsigmoid(-logits)`, not `-softplus(logits)`: the latter rounds the last elements of a batch otherwise
+    than the rest, and a row's answer would depend on its batch.
+    """
 
     def __init__(self, space: MultiBinary, features: int, init_gain: float) -> None:
         size = int(np.prod(space.shape))
@@ -149,8 +160,9 @@ class Bernoulli(Head):
     def sample(self, parameters: Tensor, noise: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See Head."""
         logits = legal(parameters, mask)
-        bits = (noise < logits.sigmoid()).long()
-        return shaped_action(bits, self.shape), (logits * bits - functional.softplus(logits)).sum(-1)
+        log_not = functional.logsigmoid(-logits)
+        bits = (noise < (logits + log_not).exp()).long()
+        return shaped_action(bits, self.shape), (logits * bits + log_not).sum(-1)
 
     def mode(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
@@ -163,11 +175,11 @@ class Bernoulli(Head):
     def entropy(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
         logits = legal(parameters, mask)
-        return (functional.softplus(logits) - logits * logits.sigmoid()).sum(-1)
+        return -(functional.logsigmoid(-logits) + logits * logits.sigmoid()).sum(-1)
 
     def evaluate(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See Head."""
         logits = legal(parameters, mask)
-        log_partition = functional.softplus(logits)
-        log_prob = (logits * flat_action(action, self.shape) - log_partition).sum(-1)
-        return log_prob, (log_partition - logits * logits.sigmoid()).sum(-1)
+        log_not = functional.logsigmoid(-logits)
+        log_prob = (logits * flat_action(action, self.shape) + log_not).sum(-1)
+        return log_prob, -(log_not + logits * logits.sigmoid()).sum(-1)

@@ -1,0 +1,114 @@
+"""A hook of mkdocs: pages leave places for what the code says already, and this fills them.
+
+`<!-- settings: module:Class at.key -->` becomes a table of a Config's fields, read from their docstrings. `at.key` stands
+before every key. `<!-- include: path -->` becomes the text of a file of the repository.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from shoal.base.config import Named, Schedule
+from shoal.base.duration import format_duration, parse_duration
+
+ROOT = Path(__file__).parents[1]
+PLACE = re.compile(r"^<!-- (settings|include): (\S+) ?(\S*) -->$", re.MULTILINE)
+SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+WORDS: dict[Any, str] = {
+    float: "number", int: "whole number", bool: "`true`, `false`", str: "text",
+    Named: "section with a `name`", Schedule: "[schedule](../nouns/experiment.md#schedules)",
+}  # fmt: skip
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by mkdocs for every page."""
+    return fill(markdown)
+
+
+def fill(markdown: str) -> str:
+    """The page with all its places filled."""
+    return PLACE.sub(_filled, markdown)
+
+
+def _filled(place: re.Match[str]) -> str:
+    kind, what, at = place.groups()
+    return settings_table(what, at) if kind == "settings" else (ROOT / what).read_text()
+
+
+# ---------------------------------------------------------------- settings
+
+
+def settings_table(target: str, at: str = "") -> str:
+    """One row per field: key, what may stand there, default, meaning."""
+    module, _, name = target.partition(":")
+    config: type[BaseModel] = getattr(importlib.import_module(module), name)
+    rows = [_row(key, info, at) for key, info in config.model_fields.items() if not _is_fixed(info)]
+    return "\n".join(["| key | values | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def _is_fixed(info: FieldInfo) -> bool:
+    """`name: ppo` chooses the class and is no setting of it."""
+    return typing.get_origin(info.annotation) is typing.Literal and len(typing.get_args(info.annotation)) == 1
+
+
+def _row(key: str, info: FieldInfo, at: str) -> str:
+    meaning = " ".join((info.description or "").split())
+    if not meaning:
+        raise ValueError(f"the field '{key}' has no docstring")
+    name = f"{at}.{info.alias or key}" if at else info.alias or key
+    cells = [f"`{name}`", _values(info), _default(info), meaning]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _values(info: FieldInfo) -> str:
+    if any(getattr(mark, "func", None) is parse_duration for mark in info.metadata):
+        return "seconds, or `30s`, `5m`, `2h`, `3d`"
+    parts = typing.get_args(info.annotation) if _is_union(info.annotation) else (info.annotation,)
+    words = [_words(part) for part in parts if part is not type(None)]
+    words[-1] += _bounds(info.metadata)
+    return ", ".join([*words, "`null`"] if type(None) in parts else words)
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (types.UnionType, typing.Union)
+
+
+def _words(annotation: Any) -> str:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _words(arguments[0])
+    if origin is typing.Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin is list:
+        return f"list of {_words(arguments[0])}s"
+    if origin is dict:
+        return "keys and values"
+    return WORDS.get(annotation, "section")
+
+
+def _bounds(metadata: Any) -> str:
+    found = [
+        f"{sign} {getattr(mark, name)}" for mark in metadata for name, sign in SIGNS.items() if hasattr(mark, name)
+    ]
+    return f" {', '.join(found)}".replace(str(2**63), "2^63") if found else ""
+
+
+def _default(info: FieldInfo) -> str:
+    value = info.default
+    if info.is_required():
+        return "required"
+    if isinstance(value, Named):
+        return f"`{value.name}`"
+    if isinstance(value, BaseModel):
+        return "its defaults"
+    if any(getattr(mark, "func", None) is parse_duration for mark in info.metadata):
+        return f"`{format_duration(value).split()[0]}`"
+    return f"`{ {True: 'true', False: 'false', None: 'null'}[value] if isinstance(value, bool | None) else value }`"

@@ -1,0 +1,45 @@
+"""Draws `live-view.svg`: trains CartPole for real, shows its rows to the real TerminalView, keeps the last picture.
+
+Run from the repository: `.venv/bin/python docs/images/live_view.py`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+import shoal
+from shoal.api.experiment import load_experiment
+from shoal.monitoring.terminal import TerminalView
+from shoal.recipes import find
+
+HERE = Path(__file__).parent
+SHARE = 0.8
+"""How much of the run the picture shows."""
+
+
+def main() -> None:
+    """Train, replay, draw."""
+    experiment = load_experiment(find("cartpole"), [])
+    with tempfile.TemporaryDirectory() as root:
+        outcome = shoal.train(experiment, trial="brisk-herring-07", root=root, quiet=True)
+        rows = [json.loads(line) for line in (outcome.folder / "metrics.jsonl").read_text().splitlines()]
+    console = Console(record=True, force_terminal=True, width=88, file=io.StringIO(), legacy_windows=False)
+    view = TerminalView(experiment.name, Path("runs/cartpole/brisk-herring-07"), experiment.stop, console=console)
+    for row in rows[: int(len(rows) * SHARE)]:
+        view.write(row)
+    console.export_text(clear=True)  # what was drawn on the way
+    view.close()
+    picture = console.export_svg(title="make train", unique_id="shoal")
+    # A picture must not fetch fonts: the reader's own monospace font does.
+    picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL).replace("Fira Code, monospace", "monospace")
+    (HERE / "live-view.svg").write_text("\n".join(line.rstrip() for line in picture.splitlines()) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""The tables of the documentation against the code: settings, commands, numbers, names, rows, links."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import re
+import typing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from pydantic import BaseModel
+
+import shoal
+from shoal.algorithms import ALGORITHMS
+from shoal.api.algorithm import Needs
+from shoal.api.experiment import EnvConfig, Experiment
+from shoal.api.policy import Policy
+from shoal.base.config import Config, Named
+from shoal.envs import make_env
+from shoal.models import MODELS
+from shoal.rollout.seat import as_lanes
+from shoal.rollout.trajectory import TrajectoryBuilder
+from shoal.streams.inference import Answer
+from shoal.streams.sample import SampleReader, SampleWriter, fragment_layout
+from shoal.streams.transports.memory import MemoryRing
+from tests.docs.pages import DOCS, ROOT, cells, name_of, pages, prose
+
+
+def hooks() -> Any:
+    """`docs/hooks.py`, as mkdocs imports it: by path."""
+    spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---------------------------------------------------------------- settings
+
+
+def sections(config: type[BaseModel]) -> set[type[BaseModel]]:
+    """A Config and the Configs inside it."""
+    found = {config}
+    for info in config.model_fields.values():
+        for part in (info.annotation, *typing.get_args(info.annotation)):
+            if isinstance(part, type) and issubclass(part, Config) and part is not Named:
+                found |= sections(part)
+    return found
+
+
+def test_every_setting_has_a_place() -> None:
+    wanted = sections(Experiment)
+    for table in (ALGORITHMS, MODELS):
+        for name in table.entries:
+            wanted |= sections(table.load(name).Config)
+    places = [place for page in pages() for place in hooks().PLACE.finditer(page.read_text())]
+    shown = [place[2] for place in places if place[1] == "settings"]
+    assert sorted(shown) == sorted(f"{config.__module__}:{config.__name__}" for config in wanted)
+    for place in shown:
+        assert "|" in hooks().settings_table(place)
+
+
+def test_a_field_without_a_docstring_is_found() -> None:
+    class Bare(Config):
+        size: int = 3
+
+    with pytest.raises(ValueError, match="'size' has no docstring"):
+        hooks()._row("size", Bare.model_fields["size"], "")
+
+
+# ---------------------------------------------------------------- commands
+
+
+def test_every_command_and_option_is_documented() -> None:
+    from typer.main import get_command
+
+    from shoal.cli.app import app
+
+    page = (DOCS / "tasks/command-line.md").read_text()
+    parts = {part.split("\n")[0]: part for part in page.split("\n## ")}
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    for name, command in commands.items():
+        part = parts[f"shoal {name}"]
+        for parameter in command.params:
+            for option in parameter.opts:
+                if option.startswith("--") and option != "--help":
+                    assert f"`{option}" in part, f"{name} {option}"
+    assert {heading.removeprefix("shoal ") for heading in parts if heading.startswith("shoal ")} == set(commands)
+
+
+def test_every_make_target_is_documented() -> None:
+    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    documented = re.findall(r"`make ([a-z-]+)`", (DOCS / "tasks/command-line.md").read_text())
+    assert set(documented) == set(targets) - {"help"}
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def defined_metrics() -> list[str]:
+    """Patterns of all names that a page defines."""
+    rows = cells(DOCS / "tasks/read-the-results.md", "## The numbers")
+    rows += cells(ROOT / "shoal/algorithms/ppo/README.md", "## Metrics")
+    names = [row[0].strip("`") for row in rows]
+    return [re.sub(r"<\w+>", r"[^/]+", name) for name in names]
+
+
+@pytest.mark.parametrize("world", ["shoal/signal", "shoal/cut"])
+def test_every_number_of_a_run_is_defined(tmp_path: Path, world: str) -> None:
+    experiment = Experiment.parse(
+        {
+            "env": {"id": world, "num_envs": 8},
+            "algorithm": {"unroll": 16, "minibatch": 64},
+            "stop": {"updates": 4, "return": 1e-9},
+        }
+    )
+    folder = shoal.train(experiment, root=tmp_path, quiet=True).folder
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    written = set().union(*rows)
+    assert {"eval/mean_reward", "train/clip_fraction"} <= written
+    patterns = defined_metrics()
+    undefined = [name for name in written if not any(re.fullmatch(pattern, name) for pattern in patterns)]
+    assert not undefined
+
+
+def test_every_number_named_in_the_code_is_defined() -> None:
+    sources = [*(ROOT / "shoal/workers").glob("*.py"), *(ROOT / "shoal/algorithms").rglob("*.py")]
+    named = {name for path in sources for name in re.findall(r'"((?:train|time|eval|rollout)/\w+)"', path.read_text())}
+    assert "train/dropped_not_finite" in named
+    assert not named - set(defined_metrics())
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_the_walk_leads_past_real_functions() -> None:
+    rows = cells(DOCS / "tasks/walk.md")
+    assert len(rows) > 30
+    for where, _ in rows:
+        path, *names = re.findall(r"`([^`]+)`", where)
+        module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+        assert names, where
+        for name in names:
+            found: Any = module
+            for part in name.split("."):
+                found = getattr(found, part)
+            assert found.__module__ == module.__name__, f"{name} is imported into {path}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_files_that_are_named_exist(page: Path) -> None:
+    for name in re.findall(r"`((?:shoal|docs|tests|benchmarks|tools)/[\w/.-]+\.(?:py|md|sh|yaml))`", prose(page)):
+        assert (ROOT / name).is_file(), name
+
+
+# ---------------------------------------------------------------- rows of a fragment
+
+
+class Scripted(Policy):
+    """Only what a layout asks for."""
+
+    extras = {}
+    noise_size = 0
+
+    def initial_state(self, batch: int) -> None:
+        return None
+
+    def act(self, request: Any, *, explore: bool) -> Any:
+        raise NotImplementedError
+
+
+def fragment_rows(world: str) -> list[list[str]]:
+    """One lane that always takes action 1, as the page writes it."""
+    env = make_env(EnvConfig(id=world, kwargs={"length": 3}), 1)
+    group, needs = env.groups["agent"], Needs(unroll=4)
+    ring = MemoryRing(fragment_layout(group, needs, Scripted(), 1, None), 1)
+    builder = TrajectoryBuilder(needs, np.arange(1), SampleWriter(ring, producer=0))
+    view = as_lanes(env.reset(0).turns["agent"])
+    posted = False
+    while not posted:
+        assert builder.begin(None)
+        builder.decide(view, Answer(np.ones(1, np.int64), {}, None, 0), None)
+        step = env.step({"agent": np.ones((1, 1), np.int64)})
+        view = as_lanes(step.turns["agent"])
+        posted = builder.observe(view, step.advanced)
+    taken = SampleReader([ring]).take(0.0)
+    assert taken is not None
+    fragment = taken[0].fragment
+    number = "{:.2f}" if fragment.observation.dtype == np.float32 else "{:.0f}"
+    words = {True: "yes", False: "no"}
+    rows = []
+    for t in range(len(fragment.reward)):
+        seen, valid = number.format(float(fragment.observation[t].squeeze())), bool(fragment.valid[t, 0])
+        ends = [words[bool(flags[t, 0])] for flags in (fragment.terminated, fragment.truncated)]
+        outcome = [f"{fragment.reward[t, 0]:.0f}", *ends] if valid else ["-"] * 3
+        rows.append([str(t), seen, *outcome, words[valid], words[bool(fragment.first[t, 0])]])
+    return rows
+
+
+@pytest.mark.parametrize("world", ["cut", "chain"])
+def test_the_rows_of_a_fragment(world: str) -> None:
+    shown = [row[:7] for row in cells(DOCS / "nouns/fragment.md", f"<!-- checked: {world} -->")][:5]
+    assert shown == fragment_rows(f"shoal/{world}")
+
+
+def test_the_fields_of_a_fragment() -> None:
+    from dataclasses import fields
+
+    from shoal.api.fragment import Fragment
+
+    shown = [row[0].strip("`") for row in cells(DOCS / "nouns/fragment.md")]
+    assert shown[: len(fields(Fragment))] == [field.name for field in fields(Fragment)]
+
+
+# ---------------------------------------------------------------- links
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as the site names them."""
+    text = re.sub(r"^```.*?^```$", "", hooks().fill(page.read_text()), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_links_resolve(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found), target
+
+
+def test_the_menu_has_every_page() -> None:
+    menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+
+    def leaves(tree: Any) -> list[str]:
+        if isinstance(tree, str):
+            return [tree]
+        return [leaf for part in (tree.values() if isinstance(tree, dict) else tree) for leaf in leaves(part)]
+
+    listed = leaves(menu)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}

@@ -1,0 +1,132 @@
+"""Every example of the documentation is true: files load, code runs, commands work and print what the page says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shoal.api.experiment import load_experiment
+from shoal.cli import main
+from shoal.launchers.program import expand
+from shoal.recipes import find
+from tests.docs.pages import ROOT, Block, Command, blocks, commands, name_of, pages
+
+LANGUAGES = {"yaml", "python", "bash", "console", "text"}
+CHECKED = [page for page in pages() if blocks(page)]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to work in; modules imported from it are forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", CHECKED, ids=name_of)
+def test_page(page: Path, place: Path) -> None:
+    """All fences of a page, in order, in one folder."""
+    for block in blocks(page):
+        if block.title:
+            (place / block.title).write_text(block.text)
+    names = {"__name__": "__main__"}
+    for block in blocks(page):
+        assert block.language in LANGUAGES, f"{name_of(page)}: a fence of '{block.language}'"
+        if block.language == "yaml":
+            load(block, place)
+        elif block.language == "python" and not block.title:
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(block.text, name_of(page), "exec"), names)
+        elif block.language in ("bash", "console"):
+            for command in commands(block):
+                check(command, place)
+
+
+def load(block: Block, place: Path) -> None:
+    """The experiment and everything it names can be built."""
+    path = place / (block.title or "unnamed.yaml")
+    path.write_text(block.text)
+    expand(load_experiment(path, []))
+
+
+# ---------------------------------------------------------------- commands
+
+
+def check(command: Command, place: Path) -> None:
+    """Run it; a command of the repository itself is only looked up."""
+    match shlex.split(command.line):
+        case ["shoal", *words]:
+            code, printed = run_shoal(words)
+            if command.output is None:
+                assert code == 0, f"{command.line}: {printed}"
+            else:
+                assert printed_as(command.output, printed), f"{command.line} prints\n{printed}\nnot\n{command.output}"
+                assert (code != 0) == ("shoal: " in command.output), f"{command.line}: exit code {code}"
+        case ["make", target]:
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command.line
+        case ["sha256sum", _]:
+            done = subprocess.run(command.line, shell=True, cwd=place, capture_output=True, text=True, check=True)
+            sums = [line.split()[0] for line in done.stdout.splitlines()]
+            assert len(sums) > 1
+            assert len(set(sums)) == 1, done.stdout
+        case words:
+            assert words == ["source", ".venv/bin/activate"], f"no way to check: {command.line}"
+
+
+def run_shoal(words: list[str]) -> tuple[int, str]:
+    """The real command in this process: exit code, and both outputs as one."""
+    out, argv = io.StringIO(), sys.argv
+    sys.argv = ["shoal", *words]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            main()
+    except SystemExit as end:
+        return int(end.code or 0), out.getvalue()
+    finally:
+        sys.argv = argv
+    return 0, out.getvalue()
+
+
+def printed_as(shown: str, printed: str) -> bool:
+    """Whether the page tells the truth; `...` is anything, of any length."""
+    pattern = re.escape(shown.strip()).replace(re.escape("..."), ".*")
+    return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
+
+
+def test_printed_as() -> None:
+    assert printed_as("a\n...\nd e...f\n", "a\nb\nc\nd e 7 f\n")
+    assert not printed_as("a\n...\nd\n", "a\nb\ne\n")
+
+
+# ---------------------------------------------------------------- README
+
+
+def test_readme_shows_the_recipe_in_both_forms() -> None:
+    found = {block.language: block.text for block in reversed(blocks(ROOT / "README.md")) if not block.title}
+    assert found["yaml"] == find("cartpole").read_text()
+    names: dict[str, object] = {}
+    exec(found["python"].partition("outcome =")[0], names)
+    assert names["experiment"] == load_experiment(find("cartpole"), [])
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="an extra: `make docs` installs it")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    quiet = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env=quiet)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "algorithms/ppo/index.html").read_text()
+    assert "How far the new policy may move" in page
+    assert "train/clip_fraction" in page
