@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +32,9 @@ class Experience:
     """None: every row counts."""
 
 
+COLUMNS = ("observation", "action", "log_prob", "advantage", "target", "value", "first", "action_mask")
+
+
 class Minibatches(ABC):
     """Gives the minibatches of one epoch after another."""
 
@@ -45,21 +50,18 @@ class RowMinibatches(Minibatches):
         assert batch.valid is not None
         keep = torch.nonzero(batch.valid.flatten()).squeeze(1)
 
-        def rows(tensor: Tensor) -> Tensor:
-            return tensor.flatten(0, 1)[keep]
-
-        self._rows = _map(batch, rows, state=False)
-        self._size, self._count = len(keep), count
+        self._rows = _map(batch, lambda tensor: tensor.flatten(0, 1)[keep])
+        self._size = len(keep)
+        self._sizes = np.diff(np.linspace(0, self._size, min(count, self._size) + 1).astype(int)).tolist()
 
     def epoch(self, random: np.random.Generator) -> Iterator[Experience]:
         order = torch.from_numpy(random.permutation(self._size))
-        shuffled = _map(self._rows, lambda tensor: tensor[order], state=False)
-        edges = np.linspace(0, self._size, self._count + 1).astype(int)
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
-            if start < stop:
-                yield _map(
-                    shuffled, lambda tensor, start=start, stop=stop: tensor[start:stop].unsqueeze(0), state=False
-                )
+
+        def split(tensor: Tensor) -> list[Tensor]:
+            return list(tensor[order].unsqueeze(0).split(self._sizes, 1))
+
+        shuffled = _map(self._rows, split)
+        yield from (_map(shuffled, itemgetter(i)) for i in range(len(self._sizes)))
 
 
 class LaneMinibatches(Minibatches):
@@ -71,14 +73,15 @@ class LaneMinibatches(Minibatches):
     def epoch(self, random: np.random.Generator) -> Iterator[Experience]:
         order = torch.from_numpy(random.permutation(self._batch.action.shape[1]))
         for lanes in torch.tensor_split(order, self._count):
-            part = _map(self._batch, lambda tensor, lanes=lanes: tensor[:, lanes], state=True)
-            part.valid = self._batch.valid[:, lanes] if self._batch.valid is not None else None
-            part.state = tree_map(lambda tensor, lanes=lanes: tensor[lanes], self._batch.state)
+            columns, states = itemgetter((slice(None), lanes)), itemgetter(lanes)
+            part = _map(self._batch, columns)
+            part.valid = tree_map(columns, self._batch.valid)
+            part.state = tree_map(states, self._batch.state)
             if part.valid is None or bool(part.valid.any()):
                 yield part
 
 
-def _map(batch: Experience, fn, *, state: bool) -> Experience:  # type: ignore[no-untyped-def]
-    columns = ("observation", "action", "log_prob", "advantage", "target", "value", "first", "action_mask")
-    mapped = {name: tree_map(fn, getattr(batch, name)) for name in columns}
-    return Experience(**mapped, state=batch.state if state else None, valid=None)
+def _map(batch: Experience, fn: Callable[[Any], Any]) -> Experience:
+    """Apply `fn` to every column; state and valid are left to the caller."""
+    mapped = {name: tree_map(fn, getattr(batch, name)) for name in COLUMNS}
+    return Experience(**mapped, state=None, valid=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,9 +22,18 @@ from shoal.base.config import Named, value_at
 from shoal.base.flat import Flat
 from shoal.base.seeding import derive_seed, generator
 
-AVERAGED = ("policy_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction", "loss")
-"""Metrics that every minibatch gives, in the order of the vector that `_loss` returns."""
-KL = AVERAGED.index("approx_kl")
+
+@dataclass
+class Loss:
+    """One minibatch: what is minimised, and the parts that become metrics."""
+
+    total: Tensor
+    policy: Tensor
+    value: Tensor
+    entropy: Tensor
+    """Per row."""
+    log_ratio: Tensor
+    """Per row."""
 
 
 class PPO(Algorithm):
@@ -88,43 +98,51 @@ class PPO(Algorithm):
     def _learn(self, experience: Experience, learner: Learner, entropy: float) -> dict[str, Metric]:
         kind = LaneMinibatches if self.policy.recurrent else RowMinibatches
         parts: Minibatches = kind(experience, self._parts)
-        total, count, norms = torch.zeros(len(AVERAGED)), 0, 0.0
+        losses, norms = [], []
         for part in self._passes(parts):
-            loss, stats = self._loss(part, entropy)
-            if self.config.target_kl and float(learner.mean(stats[KL])) > 1.5 * self.config.target_kl:
+            loss = self._loss(part, entropy)
+            if self.config.target_kl and float(learner.mean(_kl(loss))) > 1.5 * self.config.target_kl:
                 break
-            norms += learner.step(loss, self.optimiser)
-            total += stats
-            count += 1
-        means = (total / max(count, 1)).tolist()
-        metrics: dict[str, Metric] = {f"train/{name}": Mean(x, count) for name, x in zip(AVERAGED, means, strict=True)}
-        metrics["train/grad_norm"] = Mean(norms / max(count, 1), count)
-        metrics["train/minibatches"] = Mean(count)
-        return metrics
+            norms.append(learner.step(loss.total, self.optimiser))
+            losses.append(loss)
+        return self._metrics(losses, norms)
 
     def _passes(self, parts: Minibatches) -> Iterator[Experience]:
         for epoch in range(self.config.epochs):
             yield from parts.epoch(generator(self._task.seed, "minibatches", self._updates, epoch))
 
-    def _loss(self, part: Experience, entropy_coef: float) -> tuple[Tensor, Tensor]:
-        """The loss of one minibatch, and its metrics in the order of AVERAGED."""
+    def _loss(self, part: Experience, entropy_coef: float) -> Loss:
         new = self.policy.evaluate(part.observation, part.state, part.first, part.action, part.action_mask)
         pick = (lambda x: x) if part.valid is None else (lambda x: x[part.valid])
         log_ratio = pick(new.log_prob - part.log_prob)
-        ratio = log_ratio.exp()
-        policy_loss = clipped_policy_loss(ratio, pick(part.advantage), self.config.clip).mean()
-        value_loss = squared_value_loss(
-            pick(new.value), pick(part.target), pick(part.value), self.config.value_clip
-        ).mean()
-        entropy = pick(new.entropy).mean()
-        loss = policy_loss + self.config.value_coef * value_loss
+        policy = clipped_policy_loss(log_ratio.exp(), pick(part.advantage), self.config.clip).mean()
+        value = squared_value_loss(pick(new.value), pick(part.target), pick(part.value), self.config.value_clip).mean()
+        entropy = pick(new.entropy)
+        total = policy + self.config.value_coef * value
         if entropy_coef:
-            loss = loss - entropy_coef * entropy
-        with torch.no_grad():
-            kl = approximate_kl(log_ratio, ratio).mean()
-            clipped = ((ratio - 1.0).abs() > self.config.clip).float().mean()
-            stats = torch.stack([policy_loss, value_loss, -entropy, kl, clipped, loss])
-        return loss, stats
+            total = total - entropy_coef * entropy.mean()
+        return Loss(total, policy, value, entropy, log_ratio)
+
+    @torch.no_grad()
+    def _metrics(self, losses: list[Loss], norms: list[float]) -> dict[str, Metric]:
+        """Over all minibatches at once: small operations per minibatch would cost as much as the learning."""
+        count = len(losses)
+        if count == 0:
+            return {"train/minibatches": Mean(0)}
+        log_ratio = torch.cat([loss.log_ratio.flatten() for loss in losses])
+        ratio = log_ratio.exp()
+        means = {
+            "policy_loss": torch.stack([loss.policy for loss in losses]),
+            "value_loss": torch.stack([loss.value for loss in losses]),
+            "loss": torch.stack([loss.total for loss in losses]),
+            "entropy_loss": -torch.cat([loss.entropy.flatten() for loss in losses]),
+            "approx_kl": approximate_kl(log_ratio, ratio),
+            "clip_fraction": ((ratio - 1.0).abs() > self.config.clip).float(),
+        }
+        metrics: dict[str, Metric] = {f"train/{name}": Mean(float(x.mean()), count) for name, x in means.items()}
+        metrics["train/grad_norm"] = Mean(sum(norms) / count, count)
+        metrics["train/minibatches"] = Mean(count)
+        return metrics
 
     @staticmethod
     def _explained(experience: Experience) -> float:
@@ -143,6 +161,11 @@ class PPO(Algorithm):
         self.policy.load_state_dict(part(state, "policy."))
         self.optimiser.load_state_dict(part(state, "optimiser."))
         self._updates = int(state["updates"])
+
+
+@torch.no_grad()
+def _kl(loss: Loss) -> Tensor:
+    return approximate_kl(loss.log_ratio, loss.log_ratio.exp()).mean()
 
 
 def normalised(advantage: Tensor, valid: Tensor, learner: Learner) -> Tensor:
