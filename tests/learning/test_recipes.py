@@ -1,0 +1,69 @@
+"""Every recipe to its bar: five seeds, judged by 100 greedy episodes on seeds that training never saw.
+
+`make test-slow` runs all of it and prints the table of docs/results.md; the fast tests train CartPole once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+import pytest
+
+SEEDS = (1, 2, 3, 4, 5)
+BARS = {
+    "cartpole": (475.0, 100_000, 5),
+    "pendulum": (-200.0, 200_000, 4),
+    "cartpole-memory": (450.0, 500_000, 4),
+    "lunarlander": (200.0, 1_000_000, 4),
+    "acrobot": (-90.0, 300_000, 4),
+}
+"""Recipe -> greedy mean return to reach, environment steps allowed, seeds of five that must."""
+
+
+class Result(NamedTuple):
+    seed: int
+    steps: int
+    score: float
+    seconds: float
+
+
+def train_and_judge(recipe: str, seed: int) -> Result:
+    """One run of a recipe, as `shoal train RECIPE --seed N --on inline` and `shoal evaluate` would do it."""
+    import shoal
+    from shoal.api.experiment import load_experiment
+    from shoal.recipes import find
+
+    with tempfile.TemporaryDirectory() as root:
+        outcome = shoal.train(load_experiment(find(recipe), [f"seed={seed}"]), root=root, on="inline", quiet=True)
+        scores, _ = shoal.evaluate(str(outcome.folder), episodes=100, seed=1000 + seed, root=root)
+    return Result(seed, outcome.steps, scores.mean, outcome.seconds)
+
+
+def reached(result: Result, bar: float, allowed: int) -> bool:
+    """A batch is trained whole: a run may overshoot the last step allowed by less than one."""
+    return result.score >= bar and result.steps <= allowed * 1.02
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("recipe", BARS)
+def test_five_seeds(recipe: str) -> None:
+    bar, allowed, needed = BARS[recipe]
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, mp_context=spawn) as pool:
+        results = list(pool.map(train_and_judge, [recipe] * len(SEEDS), SEEDS))
+    good = sum(reached(result, bar, allowed) for result in results)
+    scores = ", ".join(f"{result.score:.1f}" for result in results)
+    steps = ", ".join(f"{result.steps:,}" for result in results)
+    seconds = ", ".join(f"{result.seconds:.0f}" for result in results)
+    print(f"\n| `{recipe}` | {bar:g} within {allowed:,} | {good} of {len(SEEDS)} | {scores} | {steps} | {seconds} |")
+    assert good >= needed
+
+
+def test_cartpole_is_solved() -> None:
+    bar, allowed, _ = BARS["cartpole"]
+    result = train_and_judge("cartpole", 1)
+    assert reached(result, bar, allowed), result
