@@ -1,9 +1,10 @@
-"""Losses and diagnostics. Pure functions of tensors of one shape, `[N]` or `[R, B]`; means are over all entries given."""
+"""Losses and diagnostics. Pure functions of tensors of one shape, `[N]` or `[R, B]`."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def clipped_policy_loss(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
@@ -11,13 +12,12 @@ def clipped_policy_loss(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor
     return -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
 
 
-def squared_value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip: float | None) -> Tensor:
-    """Half the squared error per entry; with `clip`, or that of the value moved at most `clip` from the old one, if worse."""
-    loss = (value - target).square()
-    if clip is not None:
-        near = old_value + (value - old_value).clamp(-clip, clip)
-        loss = torch.maximum(loss, (near - target).square())
-    return 0.5 * loss
+def value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip: float | None) -> Tensor:
+    """Mean of half the squared error; with `clip`, or that of the value moved at most `clip` from the old one, if worse."""
+    if clip is None:
+        return 0.5 * functional.mse_loss(value, target)
+    near = old_value + (value - old_value).clamp(-clip, clip)
+    return 0.5 * torch.maximum((value - target).square(), (near - target).square()).mean()
 
 
 def approximate_kl(log_ratio: Tensor, ratio: Tensor) -> Tensor:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
-from shoal.algorithms.losses import approximate_kl, clipped_policy_loss, explained_variance, squared_value_loss
+from shoal.algorithms.losses import approximate_kl, clipped_policy_loss, explained_variance, value_loss
 
 
 def draw(*shape: int) -> np.ndarray:
@@ -29,14 +30,14 @@ def test_no_gradient_beyond_the_clip() -> None:
 
 def test_value_loss() -> None:
     value, target, old = draw(3, 100)
-    got = squared_value_loss(*map(torch.from_numpy, (value, target, old)), clip=None)
-    np.testing.assert_allclose(got.numpy(), 0.5 * (value - target) ** 2)
-    clipped = squared_value_loss(*map(torch.from_numpy, (value, target, old)), clip=0.3)
+    got = value_loss(*map(torch.from_numpy, (value, target, old)), clip=None)
+    assert got.item() == pytest.approx((0.5 * (value - target) ** 2).mean())
+    clipped = value_loss(*map(torch.from_numpy, (value, target, old)), clip=0.3)
     slow = [
         0.5 * max((v - t) ** 2, (o + min(max(v - o, -0.3), 0.3) - t) ** 2)
         for v, t, o in zip(value, target, old, strict=True)
     ]
-    np.testing.assert_allclose(clipped.numpy(), slow)
+    assert clipped.item() == pytest.approx(np.mean(slow))
 
 
 def test_kl_estimate_is_unbiased_and_never_negative() -> None:

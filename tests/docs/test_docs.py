@@ -25,14 +25,21 @@ CHECKED = [page for page in pages() if blocks(page)]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to work in; modules imported from it are forgotten."""
+def place(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to work in. Modules from the folders of other tests are out of reach, and ours are forgotten."""
+    temporary = str(tmp_path_factory.getbasetemp())
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not entry.startswith(temporary)])
+    for name in modules_in(temporary):
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
-            del sys.modules[name]
+    for name in modules_in(temporary):
+        del sys.modules[name]
+
+
+def modules_in(folder: str) -> list[str]:
+    files = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
+    return [name for name, file in files.items() if file.startswith(folder)]
 
 
 @pytest.mark.parametrize("page", CHECKED, ids=name_of)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shoal.algorithms.actor_critic import ActorCritic
 from shoal.algorithms.learner import Adam
-from shoal.algorithms.losses import approximate_kl, clipped_policy_loss, explained_variance, squared_value_loss
+from shoal.algorithms.losses import approximate_kl, clipped_policy_loss, explained_variance, value_loss
 from shoal.algorithms.ppo.config import PPOConfig, check_schedules, count_minibatches
 from shoal.algorithms.ppo.minibatches import Experience, LaneMinibatches, Minibatches, RowMinibatches
 from shoal.algorithms.returns import gae
@@ -34,6 +34,10 @@ class Loss:
     """Per row."""
     log_ratio: Tensor
     """Per row."""
+
+    def detached(self) -> Loss:
+        """Without the graph behind it, so that the graph's memory is free for the next minibatch."""
+        return Loss(*(part.detach() for part in (self.total, self.policy, self.value, self.entropy, self.log_ratio)))
 
 
 class PPO(Algorithm):
@@ -104,7 +108,7 @@ class PPO(Algorithm):
             if self.config.target_kl and float(learner.mean(_kl(loss))) > 1.5 * self.config.target_kl:
                 break
             norms.append(learner.step(loss.total, self.optimiser))
-            losses.append(loss)
+            losses.append(loss.detached())
         return self._metrics(losses, norms)
 
     def _passes(self, parts: Minibatches) -> Iterator[Experience]:
@@ -116,7 +120,7 @@ class PPO(Algorithm):
         pick = (lambda x: x) if part.valid is None else (lambda x: x[part.valid])
         log_ratio = pick(new.log_prob - part.log_prob)
         policy = clipped_policy_loss(log_ratio.exp(), pick(part.advantage), self.config.clip).mean()
-        value = squared_value_loss(pick(new.value), pick(part.target), pick(part.value), self.config.value_clip).mean()
+        value = value_loss(pick(new.value), pick(part.target), pick(part.value), self.config.value_clip)
         entropy = pick(new.entropy)
         total = policy + self.config.value_coef * value
         if entropy_coef:
