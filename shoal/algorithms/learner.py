@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from shoal.api.algorithm import Learner, NonFiniteError, Optimiser
+from shoal.api.algorithm import Differentiable, Learner, NonFiniteError, Optimiser
 from shoal.base.flat import Flat
 
 
@@ -49,14 +49,14 @@ class SoloLearner(Learner):
     def __init__(self) -> None:
         self.steps = 0
 
-    def step(self, loss: Tensor, optimiser: Optimiser) -> float:
+    def step(self, loss: Tensor | Differentiable, optimiser: Optimiser) -> float:
         gradients = optimiser.flat.gradients
         assert gradients is not None, "this block was laid out without gradients"
         gradients.zero_()
         loss.backward()
         norm = float(torch.linalg.vector_norm(gradients))
         if not math.isfinite(norm):
-            raise NonFiniteError(f"gradient norm {norm} from a loss of {float(loss.detach())}")
+            raise NonFiniteError(f"the gradient's norm is {norm}")
         if norm > optimiser.max_grad_norm:
             gradients.mul_(optimiser.max_grad_norm / (norm + 1e-6))
         optimiser.apply()

@@ -61,13 +61,20 @@ class Optimiser(Protocol):
         """One step along `flat.gradients`."""
 
 
+class Differentiable(Protocol):
+    """A loss: a scalar tensor, or whatever else can write its gradient."""
+
+    def backward(self) -> None:
+        """Add the gradient to every parameter's `.grad`."""
+
+
 class Learner(Protocol):
     """The one place with backward, finite check, agreement of replicas, clipping and optimiser step."""
 
     steps: int
     """Environment steps of the run behind the batch in hand: what schedules follow."""
 
-    def step(self, loss: Tensor, optimiser: Optimiser) -> float:
+    def step(self, loss: Tensor | Differentiable, optimiser: Optimiser) -> float:
         """One parameter change; the gradient's norm before clipping. NonFiniteError leaves the parameters untouched."""
 
     def mean(self, value: Tensor) -> Tensor:

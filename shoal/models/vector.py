@@ -29,6 +29,8 @@ class Vector(nn.Module):
         self.register_buffer("component", component, persistent=False)
         self.register_buffer("value", value, persistent=False)
         self.features = int(np.prod(space.shape or ())) if component is None else len(component)
+        self.plain = component is None and space.dtype == np.float32
+        """Nothing to do but flatten."""
         self.scale = 1 / 255 if space.dtype == np.uint8 and isinstance(space, Box) else None
 
     def forward(self, x: Tensor) -> Tensor:

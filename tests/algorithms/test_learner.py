@@ -50,6 +50,6 @@ def test_a_loss_that_is_not_finite_is_refused() -> None:
     module = net()
     adam = Adam(Flat(module, gradients=True), lr=1e-2, max_grad_norm=1.0)
     before = adam.flat.parameters.clone()
-    with pytest.raises(NonFiniteError, match="gradient norm nan"):
+    with pytest.raises(NonFiniteError, match="gradient's norm is nan"):
         SoloLearner().step(module(torch.full((1, 3), float("nan"))).sum(), adam)
     assert torch.equal(before, adam.flat.parameters)

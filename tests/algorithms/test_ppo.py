@@ -95,6 +95,46 @@ def test_one_pass_over_the_whole_batch_is_the_textbook_gradient() -> None:
     torch.testing.assert_close(captured[0], expected, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("entropy", [0.0, 0.05])
+@pytest.mark.parametrize("hidden", [[], [8], [16, 8, 4]])
+def test_gradients_by_hand_equal_autograd(entropy: float, hidden: list[int]) -> None:
+    ppo = build(model=Named(name="mlp", hidden=hidden), minibatch=24)  # type: ignore[call-arg]
+    assert ppo._kernel is not None
+    ppo.update(fragment(ppo, seed=5), SoloLearner())  # away from the start, where every ratio is one
+    batch = fragment(ppo)
+    batch.extras["log_prob"] += 0.5 * torch.randn(batch.reward.shape, generator=torch.Generator().manual_seed(0))
+    experience = ppo._judge(batch, SoloLearner())
+    (part,) = RowMinibatches(experience, 1).epoch(np.random.default_rng(0))
+    results = []
+    kernel = ppo._kernel
+    for ppo._kernel in (kernel, None):
+        assert ppo.flat.gradients is not None
+        ppo.flat.gradients.zero_()
+        loss = ppo._loss(part, entropy)
+        loss.backward()
+        results.append((loss.detached(), ppo.flat.gradients.clone()))
+    (mine, by_hand), (theirs, by_autograd) = results
+    torch.testing.assert_close(by_hand, by_autograd, atol=1e-6, rtol=1e-5)
+    for name in ("total", "policy", "value", "entropy", "log_ratio"):
+        torch.testing.assert_close(getattr(mine, name).flatten(), getattr(theirs, name).flatten())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"value_clip": 0.2},
+        {"shared": True},
+        {"model": GRU},
+        {"model": Named(name="mlp", hidden=[8], activation="relu")},  # type: ignore[call-arg]
+        {"model": Named(name="mlp", hidden=[8], layer_norm=True)},  # type: ignore[call-arg]
+        {"group": AgentGroup(("agent",), GROUP.observation_space, spaces.Box(-1, 1, (2,), np.float32))},
+        {"group": AgentGroup(("agent",), spaces.Discrete(3), GROUP.action_space)},
+    ],
+)
+def test_other_policies_are_left_to_autograd(settings: dict[str, Any]) -> None:
+    assert build(**settings)._kernel is None
+
+
 def test_updates_are_functions_of_seed_and_batch() -> None:
     blocks = []
     for _ in range(2):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from shoal.algorithms.actor_critic import ActorCritic
+from shoal.algorithms.kernels.ppo import PPOKernel
 from shoal.algorithms.learner import Adam
 from shoal.algorithms.losses import approximate_kl, clipped_policy_loss, explained_variance, value_loss
 from shoal.algorithms.ppo.config import PPOConfig, check_schedules, count_minibatches
@@ -34,10 +36,17 @@ class Loss:
     """Per row."""
     log_ratio: Tensor
     """Per row."""
+    backward: Callable[[], None]
+    """Write the gradient of `total`."""
 
     def detached(self) -> Loss:
         """Without the graph behind it, so that the graph's memory is free for the next minibatch."""
-        return Loss(*(part.detach() for part in (self.total, self.policy, self.value, self.entropy, self.log_ratio)))
+        kept = {name: getattr(self, name).detach() for name in ("total", "policy", "value", "entropy", "log_ratio")}
+        return Loss(**kept, backward=_spent)
+
+
+def _spent() -> None:
+    raise RuntimeError("the graph of this loss is gone")
 
 
 class PPO(Algorithm):
@@ -60,6 +69,8 @@ class PPO(Algorithm):
         check_schedules(config, task.horizon)
         self.flat = Flat(self.policy, gradients=True)
         self.optimiser = Adam(self.flat, lr=value_at(config.lr, 0, task.horizon), max_grad_norm=config.max_grad_norm)
+        by_hand = config.value_clip is None and PPOKernel.suits(self.policy)
+        self._kernel = PPOKernel(self.policy) if by_hand else None
         self._updates = 0
 
     def update(self, batch: Fragment, learner: Learner) -> Update:
@@ -107,7 +118,7 @@ class PPO(Algorithm):
             loss = self._loss(part, entropy)
             if self.config.target_kl and float(learner.mean(_kl(loss))) > 1.5 * self.config.target_kl:
                 break
-            norms.append(learner.step(loss.total, self.optimiser))
+            norms.append(learner.step(loss, self.optimiser))
             losses.append(loss.detached())
         return self._metrics(losses, norms)
 
@@ -116,6 +127,8 @@ class PPO(Algorithm):
             yield from parts.epoch(generator(self._task.seed, "minibatches", self._updates, epoch))
 
     def _loss(self, part: Experience, entropy_coef: float) -> Loss:
+        if self._kernel is not None and part.action_mask is None:
+            return self._loss_by_hand(self._kernel, part, entropy_coef)
         new = self.policy.evaluate(part.observation, part.state, part.first, part.action, part.action_mask)
         pick = (lambda x: x) if part.valid is None else (lambda x: x[part.valid])
         log_ratio = pick(new.log_prob - part.log_prob)
@@ -125,7 +138,23 @@ class PPO(Algorithm):
         total = policy + self.config.value_coef * value
         if entropy_coef:
             total = total - entropy_coef * entropy.mean()
-        return Loss(total, policy, value, entropy, log_ratio)
+        return Loss(total, policy, value, entropy, log_ratio, total.backward)
+
+    def _loss_by_hand(self, kernel: PPOKernel, part: Experience, entropy_coef: float) -> Loss:
+        """The same numbers without autograd."""
+        config = self.config
+        columns = (part.observation, part.action, part.log_prob, part.advantage, part.target)
+        judged = kernel.judge(
+            *(column[0] for column in columns),
+            clip=config.clip,
+            value_coef=config.value_coef,
+            entropy_coef=entropy_coef,
+        )
+        total = judged.policy + config.value_coef * judged.value
+        if entropy_coef:
+            total = total - entropy_coef * judged.entropy.mean()
+        backward = partial(kernel.backward, judged)
+        return Loss(total, judged.policy, judged.value, judged.entropy, judged.log_ratio, backward)
 
     @torch.no_grad()
     def _metrics(self, losses: list[Loss], norms: list[float]) -> dict[str, Metric]:
