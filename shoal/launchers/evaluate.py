@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from shoal.api.experiment import Experiment
+from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.store import CheckpointStore, parse_which
 from shoal.envs import make_env
@@ -29,6 +30,10 @@ def evaluate(
     experiment = Experiment.parse(folder.read_config())
     store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
     found = store.load(parse_which(checkpoint, store.versions()))
+    for version, damage in found.skipped:
+        raise InputError(
+            f"checkpoint {version} of {folder.path} is damaged ({damage}): try --checkpoint {found.version}"
+        )
     program = expand(experiment)
     mailboxes: dict[str, Mailbox] = {}
     for name, plan in program.policies.items():

@@ -60,6 +60,7 @@ class Controller:
         """Take in what one poll did; after a version, write, save and judge."""
         self._aggregate.add(report)
         if report.version is None:
+            self.reason = self.reason or self._late()
             return
         self.counters.steps = max(self.counters.steps, report.trained_steps)
         self.counters.update = max(self.counters.update, report.version)
@@ -91,9 +92,11 @@ class Controller:
             return f"stop.steps = {stop.steps:,} reached"
         if stop.updates is not None and counters.update >= stop.updates:
             return f"stop.updates = {stop.updates:,} reached"
-        if time.monotonic() - self._began >= stop.seconds:
-            return f"stop.seconds = {stop.seconds:,.0f} reached"
-        return None
+        return self._late()
+
+    def _late(self) -> str | None:
+        seconds = self._experiment.stop.seconds
+        return f"stop.seconds = {seconds:g} reached" if time.monotonic() - self._began >= seconds else None
 
     def _reached(self, goal: float) -> bool:
         """Training says so, and greedy episodes agree; if not, as many new training episodes must pass first."""

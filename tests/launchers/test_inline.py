@@ -108,7 +108,7 @@ def test_lag_is_bounded(tmp_path: Path) -> None:
     [
         ({"updates": 2}, "stop.updates = 2 reached"),
         ({"updates": None, "steps": 500}, "stop.steps = 500 reached"),
-        ({"updates": None, "seconds": 0.3}, "stop.seconds = 0 reached"),
+        ({"updates": None, "seconds": 0.3}, "stop.seconds = 0.3 reached"),
     ],
 )
 def test_stop_rules(tmp_path: Path, stop: dict[str, Any], reason: str) -> None:
@@ -153,6 +153,9 @@ def test_resume_passes_over_a_damaged_checkpoint(tmp_path: Path) -> None:
     data = bytearray(newest.read_bytes())
     data[len(data) // 2] ^= 1
     newest.write_bytes(data)
+    with pytest.raises(InputError, match="checkpoint 9 of .* is damaged .*: try --checkpoint 6"):
+        shoal.evaluate("base/a", episodes=1, root=tmp_path)
+    assert shoal.evaluate("base/a", episodes=1, checkpoint="6", root=tmp_path)[1] == 6
     shoal.resume("base", "a", overrides=["stop.updates=8"], root=tmp_path, quiet=True)
     events = [json.loads(line) for line in (first.folder / "events.jsonl").read_text().splitlines()]
     assert any("checkpoint 9 is damaged" in event.get("text", "") for event in events)
