@@ -28,7 +28,7 @@ _WIDEST = 88
 _LOSSES = {
     "policy loss": "train/policy_loss",
     "value loss": "train/value_loss",
-    "entropy": "train/entropy",
+    "entropy loss": "train/entropy_loss",
     "approx. KL": "train/approx_kl",
     "expl. var.": "train/explained_variance",
 }

@@ -21,7 +21,7 @@ STOP = StopConfig.parse({"steps": 100_000, "return": 475})
 ROW: dict[str, Any] = {
     "step": 20_480, "update": 10, "rollout/ep_rew_mean": 143.21, "rollout/ep_len_mean": 143.2, "rollout/episodes": 812,
     "time/fps": 12_345.0, "time/elapsed": 1.66, "train/policy_loss": -0.0123, "train/value_loss": 12.5,
-    "train/entropy": 0.61, "train/approx_kl": 0.0051, "train/explained_variance": 0.43,
+    "train/entropy_loss": -0.61, "train/approx_kl": 0.0051, "train/explained_variance": 0.43,
 }  # fmt: skip
 
 
