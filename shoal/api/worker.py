@@ -18,6 +18,8 @@ class Report:
     steps: int = 0
     """Environment steps taken."""
     episodes: list[Episode] = field(default_factory=list)
+    policy: str = ""
+    """Whose version, where there is one."""
     version: int | None = None
     """A trainer finished this version."""
     trained_steps: int = 0

@@ -125,7 +125,10 @@ def load_layers(path: Path | None, overrides: list[str]) -> dict[str, Any]:
             raise InputError(
                 f"{path} holds no settings: it should start with a line such as 'env: {{id: CartPole-v1}}'"
             )
-        merged = OmegaConf.merge(base, OmegaConf.from_dotlist(overrides))
+        on_top = OmegaConf.from_dotlist(overrides)
+        for override in overrides:
+            _forget_other_class(base, override.partition("=")[0], on_top)
+        merged = OmegaConf.merge(base, on_top)
         values = OmegaConf.to_container(merged, resolve=True)
     except yaml.YAMLError as error:
         raise InputError(f"{path or 'an override'} is not valid YAML: {' '.join(str(error).split())}") from None
@@ -133,6 +136,16 @@ def load_layers(path: Path | None, overrides: list[str]) -> dict[str, Any]:
         raise InputError(f"{path or ''} {' '.join(overrides)}: {' '.join(str(error).split())}".strip()) from None
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
+
+
+def _forget_other_class(base: Any, key: str, on_top: Any) -> None:
+    """`model.name=gru` over a file that names another model: the file's other keys are those of the model that is gone."""
+    from omegaconf import DictConfig, OmegaConf
+
+    section, _, last = key.rpartition(".")
+    below = OmegaConf.select(base, section) if section else None
+    if last == "name" and isinstance(below, DictConfig) and below.get("name") != OmegaConf.select(on_top, key):
+        OmegaConf.update(base, section, {}, merge=False)
 
 
 # ---------------------------------------------------------------- explaining

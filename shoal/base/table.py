@@ -74,6 +74,9 @@ def _import_file(path: Path, target: str, key: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:  # as for a script: files beside it can be imported
+        sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
     except ModuleNotFoundError as error:

@@ -24,7 +24,7 @@ def run(recipe: str, overrides: list[str], *, json: bool) -> None:
 def _show(plan: dict[str, Any]) -> None:
     from omegaconf import OmegaConf
 
-    workers = ", ".join(f"{count} {name}" for name, count in plan["workers"].items())
+    workers = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in plan["workers"].items())
     print(f"launcher  {plan['launcher']}: {workers}")
     for name, policy in plan["policies"].items():
         print(f"policy    {name}: plays {', '.join(policy['agents'])}")

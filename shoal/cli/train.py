@@ -7,6 +7,7 @@ import sys
 from shoal.base.duration import format_duration
 from shoal.base.errors import EXIT_INTERRUPTED, InputError
 from shoal.base.files import check_name
+from shoal.cli.output import command
 from shoal.recipes import find
 
 
@@ -32,7 +33,7 @@ def run(recipe: str, overrides: list[str], *, trial: str | None, seed: int | Non
     print(
         f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}"
     )
-    print(f"results: {outcome.folder}    look again: shoal evaluate {outcome.folder}")
+    print(f"results: {outcome.folder}    look again: {command()} evaluate {outcome.folder}")
     if outcome.interrupted:
-        print(f"go on:   shoal train {recipe} --trial {outcome.folder.name} --resume")
+        print(f"go on:   {command()} train {recipe} --trial {outcome.folder.name} --resume")
         sys.exit(EXIT_INTERRUPTED)

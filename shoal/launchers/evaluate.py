@@ -18,7 +18,7 @@ from shoal.rollout.evaluate import Scores, copies_for
 from shoal.streams.primitives import Mailbox
 from shoal.streams.transports.memory import MemoryMailbox
 from shoal.workers.evaluator import Evaluator
-from shoal.workers.trainer import part_of
+from shoal.workers.trainer import load_policy
 
 
 def evaluate(
@@ -37,7 +37,7 @@ def evaluate(
     program = expand(experiment)
     mailboxes: dict[str, Mailbox] = {}
     for name, plan in program.policies.items():
-        plan.algorithm.load_state_dict(part_of(found.tensors, name))
+        load_policy(plan.algorithm, found.tensors, name)
         mailboxes[name] = MemoryMailbox(plan.algorithm.flat.nbytes, 1)
         mailboxes[name].publish(found.version, plan.algorithm.flat.block.numpy())
     env = make_env(experiment.env, copies_for(episodes))

@@ -26,7 +26,7 @@ from shoal.streams.sample import SampleReader, SampleWriter
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing
 from shoal.workers.actor import ActorWorker
 from shoal.workers.controller import Controller
-from shoal.workers.trainer import TrainerWorker, part_of
+from shoal.workers.trainer import TrainerWorker
 
 
 class InlineLauncher:
@@ -48,9 +48,9 @@ class InlineLauncher:
         program, needs = self._program, plan.algorithm.needs
         ring = MemoryRing(plan.layout(), program.slots)
         mailbox = self.mailboxes[name] = MemoryMailbox(plan.algorithm.flat.nbytes, program.slots)
-        trainer = self.trainers[name] = TrainerWorker(f"trainer-{name}", plan.algorithm, SampleReader([ring]), mailbox)
+        trainer = self.trainers[name] = TrainerWorker(name, plan.algorithm, SampleReader([ring]), mailbox)
         if start is not None:
-            trainer.restore(part_of(start.tensors, name), version, start.meta["steps"])
+            trainer.restore(start.tensors, name, version, start.meta["steps"])
         trainer.start()
         policy, flat = plan.copy_policy()
         client = InlineInference(policy, ParameterReader(mailbox, flat, max_lag=program.max_lag, start=version))

@@ -138,7 +138,7 @@ def plan_of(program: Program) -> dict[str, Any]:
             "bytes_per_version": plan.algorithm.flat.nbytes,
             "bytes_of_sample_ring": plan.layout().nbytes * program.slots,
         }
-    workers = {"controller": 1, "actors": 1, "trainers": len(policies)}
+    workers = {"controller": 1, "actor": 1, "trainer": len(policies)}
     memory = sum(p["bytes_of_sample_ring"] + p["bytes_per_version"] * program.slots for p in policies.values())
     return {
         "launcher": "inline",

@@ -85,24 +85,26 @@ def _train(folder: RunFolder, program: Program, start: Checkpoint | None, quiet:
     with ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
+        stack.enter_context(log_to(folder.logs, "inline"))
+        # Workers first: a checkpoint that does not fit must not cost the run its settings.
+        launcher = stack.enter_context(closing(InlineLauncher(program, start)))
         folder.write_config(program.experiment.model_dump())
         provenance.write(folder, sys.argv, program.experiment.seed)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
-        stack.enter_context(log_to(folder.logs, "inline"))
-        return _Run(folder, program, start, stack, quiet).go()
+        return _Run(folder, program, launcher, start, stack, quiet).go()
 
 
 class _Run:
     """The pieces of a run and the three things its controller asks for: write, save, confirm."""
 
     def __init__(
-        self, folder: RunFolder, program: Program, start: Checkpoint | None, stack: ExitStack, quiet: bool
-    ) -> None:
-        self._folder, self._program, self._stack = folder, program, stack
+        self, folder: RunFolder, program: Program, launcher: InlineLauncher, start: Checkpoint | None, stack: ExitStack,
+        quiet: bool,
+    ) -> None:  # fmt: skip
+        self._folder, self._program, self._launcher, self._stack = folder, program, launcher, stack
         self._evaluator: Evaluator | None = None
         experiment = program.experiment
         self._store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
-        self._launcher = stack.enter_context(closing(InlineLauncher(program, start)))
         step = start.meta["steps"] if start is not None else None
         sinks: list[Sink] = [JsonlSink(folder.metrics, step)]
         if experiment.log.tensorboard:
@@ -111,7 +113,9 @@ class _Run:
         if self._view is not None:
             sinks.append(self._view)
         sink = stack.enter_context(closing(FanOut(sinks)))
-        self._controller = Controller(experiment, sink, save=self._save, confirm=self._confirm, note=self._note)
+        self._controller = Controller(
+            experiment, list(program.policies), sink, save=self._save, confirm=self._confirm, note=self._note
+        )
         if start is not None:
             self._controller.load_state_dict(start.meta["controller"])
             self._store.drop_newer(start.version)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from shoal.api.experiment import Experiment
@@ -34,11 +34,12 @@ class Controller:
     """Decides; whoever runs the workers obeys."""
 
     def __init__(
-        self, experiment: Experiment, sink: Sink, *, save: Callable[[], None], confirm: Callable[[], Scores],
+        self, experiment: Experiment, policies: list[str], sink: Sink, *, save: Callable[[], None], confirm: Callable[[], Scores],
         note: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._experiment, self._sink, self._save, self._confirm, self._note = experiment, sink, save, confirm, note
         self.counters = Counters()
+        self._versions = dict.fromkeys(policies, 0)
         self.reason: str | None = None
         self.confirmed: Scores | None = None
         self._aggregate = Aggregator()
@@ -55,15 +56,31 @@ class Controller:
         self._aggregate.load_state_dict(state["episodes"])
         self._began = time.monotonic() - self.counters.elapsed
         self._last_row = (time.monotonic(), self.counters.steps)
+        self._versions = dict.fromkeys(self._versions, self.counters.update)
+        self.reason = self._exhausted()
 
     def receive(self, report: Report) -> None:
-        """Take in what one poll did; after a version, write, save and judge."""
-        self._aggregate.add(report)
-        if report.version is None:
+        """Take in what one poll did. An update is over when every policy has its new version: then write, save and judge."""
+        self._aggregate.add(self._labelled(report))
+        if report.version is not None:
+            self._versions[report.policy] = report.version
+            self.counters.steps = max(self.counters.steps, report.trained_steps)
+        if min(self._versions.values()) > self.counters.update:
+            self._finish_update()
+        else:
             self.reason = self.reason or self._late()
-            return
-        self.counters.steps = max(self.counters.steps, report.trained_steps)
-        self.counters.update = max(self.counters.update, report.version)
+
+    def _labelled(self, report: Report) -> Report:
+        """Where several policies learn, each has its own `train/<policy>/...`."""
+        if len(self._versions) < 2 or report.version is None:
+            return report
+        named = {
+            name.replace("train/", f"train/{report.policy}/", 1): metric for name, metric in report.metrics.items()
+        }
+        return replace(report, metrics=named)
+
+    def _finish_update(self) -> None:
+        self.counters.update = min(self._versions.values())
         self.counters.elapsed = time.monotonic() - self._began
         self.reason = self._over()
         if self.reason is not None or self.counters.update % self._experiment.log.every == 0:
@@ -83,11 +100,15 @@ class Controller:
     # ------------------------------------------------------------ stop rules
 
     def _over(self) -> str | None:
-        stop, counters = self._experiment.stop, self.counters
+        stop = self._experiment.stop
         if stop.return_ is not None and self._reached(stop.return_):
             assert self.confirmed is not None
             played = f"greedy mean {self.confirmed.mean:.1f} over {len(self.confirmed.returns)} episodes"
             return f"stop.return = {stop.return_:g} reached: {played}"
+        return self._exhausted()
+
+    def _exhausted(self) -> str | None:
+        stop, counters = self._experiment.stop, self.counters
         if stop.steps is not None and counters.steps >= stop.steps:
             return f"stop.steps = {stop.steps:,} reached"
         if stop.updates is not None and counters.update >= stop.updates:

@@ -18,7 +18,7 @@ from shoal.api.algorithm import Algorithm, NonFiniteError
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Largest, Metric, Total
 from shoal.api.worker import Report, Worker
-from shoal.base.errors import ShoalError
+from shoal.base.errors import InputError, ShoalError
 from shoal.base.tree import tree_leaves, tree_map
 from shoal.streams.primitives import Mailbox
 from shoal.streams.sample import Posted, SampleReader
@@ -30,8 +30,8 @@ BAD_IN_A_ROW = 10
 class TrainerWorker(Worker):
     """Trains one policy."""
 
-    def __init__(self, name: str, algorithm: Algorithm, samples: SampleReader, mailbox: Mailbox) -> None:
-        self.name, self.algorithm = name, algorithm
+    def __init__(self, policy: str, algorithm: Algorithm, samples: SampleReader, mailbox: Mailbox) -> None:
+        self.name, self.policy, self.algorithm = f"trainer-{policy}", policy, algorithm
         self._samples, self._mailbox = samples, mailbox
         self._learner = SoloLearner()
         self.version, self.steps = 0, 0
@@ -48,45 +48,41 @@ class TrainerWorker(Worker):
         began = time.perf_counter()
         steps = sum(int(posted.header["steps"]) for posted in taken)
         self._learner.steps = self.steps = self.steps + steps
-        rows = sum(int(posted.header["rows"]) for posted in taken)
         lag = self.version - min(int(posted.header["version"]) for posted in taken)
         metrics = self._train(taken)
         self.version += 1
         self._mailbox.publish(self.version, self.algorithm.flat.block.numpy())
         self._samples.free(taken)
-        metrics |= {
-            "train/rows": Total(rows),
-            "train/lag": Largest(lag),
-            "time/train": Total(time.perf_counter() - began),
-        }
-        return Report(worked=True, version=self.version, trained_steps=self.steps, metrics=metrics)
+        metrics |= {"train/lag": Largest(lag), "time/train": Total(time.perf_counter() - began)}
+        return Report(True, policy=self.policy, version=self.version, trained_steps=self.steps, metrics=metrics)
 
     def _train(self, taken: list[Posted]) -> dict[str, Metric]:
         """Learn from the batch, or drop it and say why."""
+        rows = Total(sum(int(posted.header["rows"]) for posted in taken))
         batch = join([posted.fragment for posted in taken])
         try:
             check_finite(batch)
             metrics = self.algorithm.update(batch, self._learner).metrics
         except NonFiniteError as error:
-            self._mailbox.read(
-                self.version, self.algorithm.flat.block.numpy()
-            )  # undo the minibatches before the bad one
+            # Undo the minibatches before the bad one.
+            self._mailbox.read(self.version, self.algorithm.flat.block.numpy())
             self._bad += 1
             if self._bad >= BAD_IN_A_ROW:
                 raise ShoalError(
-                    f"{self.name}: {self._bad} batches in a row were not finite, the last: {error}"
+                    f"{self.name}: {self._bad} batches in a row were not finite, the last: {error}; "
+                    "try `shoal check-env` on the environment, or a smaller algorithm.lr"
                 ) from error
-            return {"train/dropped_not_finite": Total(1)}
+            return {"train/dropped_not_finite": rows}
         self._bad = 0
-        return metrics
+        return {**metrics, "train/rows": rows}
 
     def state_dict(self) -> dict[str, Tensor]:
         """All of the algorithm."""
         return self.algorithm.state_dict()
 
-    def restore(self, state: dict[str, Tensor], version: int, steps: int) -> None:
+    def restore(self, tensors: dict[str, Tensor], policy: str, version: int, steps: int) -> None:
         """Go on from a checkpoint, before `start`."""
-        self.algorithm.load_state_dict(state)
+        load_policy(self.algorithm, tensors, policy)
         self.version, self.steps = version, steps
 
 
@@ -114,8 +110,14 @@ def check_finite(batch: Fragment) -> None:
                 raise NonFiniteError(f"{path} of lanes {batch.lanes[lanes].tolist()} is not finite")
 
 
-def part_of(tensors: dict[str, Tensor], policy: str) -> dict[str, Tensor]:
-    """A checkpoint's tensors of one policy."""
-    return {
-        name.removeprefix(f"{policy}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{policy}/")
-    }
+def load_policy(algorithm: Algorithm, tensors: dict[str, Tensor], policy: str) -> None:
+    """Give one policy its part of a checkpoint; settings that it was not made with are an error."""
+    prefix = f"{policy}/"
+    part = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    try:
+        algorithm.load_state_dict(part)
+    except (KeyError, RuntimeError, ValueError) as error:
+        cause = " ".join(str(error).split())
+        raise InputError(
+            f"the checkpoint of policy '{policy}' does not fit: leave env, model and algorithm as they were ({cause})"
+        ) from None

@@ -319,7 +319,7 @@ def test_truncation_bootstraps_in_training(tmp_path: Any, autoreset: str) -> Non
     from shoal.api.experiment import EnvConfig
     from shoal.checkpoints.store import CheckpointStore
     from shoal.launchers.program import expand
-    from shoal.workers.trainer import part_of
+    from shoal.workers.trainer import load_policy
 
     experiment = Experiment.parse(
         {
@@ -334,7 +334,7 @@ def test_truncation_bootstraps_in_training(tmp_path: Any, autoreset: str) -> Non
     found = CheckpointStore(outcome.folder / "checkpoints", keep=3).latest()
     program = expand(experiment)
     ppo = program.policies["agent"].algorithm
-    ppo.load_state_dict(part_of(found.tensors, "agent"))
+    load_policy(ppo, found.tensors, "agent")
     from shoal.envs import make_env
 
     env = make_env(EnvConfig.parse(experiment.env), 1)

@@ -40,6 +40,13 @@ def test_overrides_win(tmp_path: Path) -> None:
     assert experiment.stop.seconds == 7200
 
 
+def test_another_name_forgets_the_keys_of_the_one_before(tmp_path: Path) -> None:
+    text = "env: {id: x}\nmodel: {name: mlp, hidden: [8]}\nalgorithm: {name: ppo, lr: 1.0}"
+    experiment = load(tmp_path, text, "model.size=3", "model.name=mine:Net", "algorithm.name=ppo")
+    assert experiment.model.rest == {"size": 3}
+    assert experiment.algorithm.rest == {"lr": 1.0}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

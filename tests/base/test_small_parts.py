@@ -59,7 +59,8 @@ def test_table() -> None:
 
 def test_own_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("class Thing:\n    size = 3\n")
+    (tmp_path / "beside_mine.py").write_text("SIZE = 3\n")
+    file.write_text("from beside_mine import SIZE\nclass Thing:\n    size = SIZE\n")
     assert import_target(f"{file}:Thing", key="model.name").size == 3
     with pytest.raises(InputError, match=r"has no 'Think'; did you mean 'Thing'"):
         import_target(f"{file}:Think", key="model.name")

@@ -162,6 +162,29 @@ def test_resume_passes_over_a_damaged_checkpoint(tmp_path: Path) -> None:
     assert [row["update"] for row in rows(first.folder)] == list(range(1, 9))
 
 
+def test_a_finished_run_stays_as_it_is(tmp_path: Path) -> None:
+    first = shoal.train(experiment(), root=tmp_path, trial="a", quiet=True)
+    again = shoal.resume("base", "a", root=tmp_path, quiet=True)
+    assert (again.version, again.steps, again.reason) == (first.version, first.steps, first.reason)
+
+
+def test_settings_that_do_not_fit_the_checkpoint_cost_nothing(tmp_path: Path) -> None:
+    shoal.train(experiment(), root=tmp_path, trial="a", quiet=True)
+    with pytest.raises(InputError, match="the checkpoint of policy 'agent' does not fit: leave env, model"):
+        shoal.resume("base", "a", overrides=["model.hidden=[7]"], root=tmp_path, quiet=True)
+    assert shoal.evaluate("base/a", episodes=1, root=tmp_path)[1] == 6
+    assert shoal.resume("base", "a", overrides=["stop.updates=7"], root=tmp_path, quiet=True).version == 7
+
+
+def test_several_policies_share_one_row(tmp_path: Path) -> None:
+    tree = experiment(env={"id": "shoal/signal"}, algorithm={"unroll": 8, "minibatch": 16})
+    outcome = shoal.train(tree, root=tmp_path, quiet=True)
+    assert [row["update"] for row in rows(outcome.folder)] == [1, 2, 3, 4, 5, 6]
+    for row in rows(outcome.folder):
+        assert {"train/speaker/loss", "train/listener/loss", "rollout/speaker/ep_rew_mean"} <= set(row)
+        assert "train/loss" not in row
+
+
 def test_an_existing_trial_is_not_overwritten(tmp_path: Path) -> None:
     shoal.train(experiment(stop={"updates": 1}), root=tmp_path, trial="a", quiet=True)
     with pytest.raises(InputError, match="--resume"):
@@ -196,5 +219,8 @@ def test_a_world_that_gives_nan_once_is_survived(tmp_path: Path) -> None:
     tree = experiment(env={"id": "tests.launchers.broken:nan_once", "num_envs": 2}, stop={"updates": 4})
     tree = tree.model_copy(update={"algorithm": tree.algorithm.model_copy(update={"minibatch": 32})})
     outcome = shoal.train(tree, root=tmp_path, quiet=True)
-    assert sum(row.get("train/dropped_not_finite", 0) for row in rows(outcome.folder)) == 1
+    dropped = [row.get("train/dropped_not_finite", 0) for row in rows(outcome.folder)]
+    trained = [row.get("train/rows", 0) for row in rows(outcome.folder)]
+    assert dropped == [0, 64, 0, 0]
+    assert trained == [64, 0, 64, 64]
     assert all(tensor.isfinite().all() for tensor in weights(outcome.folder).values())

@@ -58,6 +58,7 @@ def send(writer: SampleWriter, number: float) -> None:
     posted.fragment.reward[:] = number
     posted.fragment.observation[:] = number
     posted.header["steps"] = 6
+    posted.header["rows"] = 4
     writer.post(posted)
 
 
@@ -89,7 +90,7 @@ def test_a_batch_that_fails_half_way_leaves_no_trace() -> None:
     send(writers[0], 0.0)
     report = trainer.poll(0.0)
     assert report.version == 2
-    assert report.metrics["train/dropped_not_finite"].value == 1
+    assert report.metrics["train/dropped_not_finite"].value == 4
     assert algorithm.flat.parameters.item() == 2.0
     block = np.zeros(algorithm.flat.nbytes, np.uint8)
     assert mailbox.read(2, block)
@@ -99,5 +100,5 @@ def test_a_batch_that_fails_half_way_leaves_no_trace() -> None:
 def test_bad_numbers_never_reach_the_algorithm() -> None:
     trainer, algorithm, writers, _ = build()
     send(writers[0], float("nan"))
-    assert trainer.poll(0.0).metrics["train/dropped_not_finite"].value == 1
+    assert trainer.poll(0.0).metrics["train/dropped_not_finite"].value == 4
     assert algorithm.seen == []
