@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -13,11 +14,13 @@ LAYOUT = Layout.of({"x": np.zeros((3, 2), np.float32), "id": np.zeros((), np.int
 
 
 def check_ring(make: Callable[[Layout, int], Ring]) -> None:
-    """Order, credits and identity of slots."""
+    """Order, credits, identity of slots, and waits that end."""
     _ring_keeps_order(make(LAYOUT, 3))
     _ring_bounds_what_is_in_flight(make(LAYOUT, 2))
     _ring_begins_the_same_slot_until_posted(make(LAYOUT, 2))
     _ring_refuses_wrong_order(make(LAYOUT, 2))
+    _ring_gives_the_same_arrays(make(LAYOUT, 2))
+    _ring_waits_no_longer_than_told(make(LAYOUT, 1))
 
 
 def _fill(ring: Ring, number: int) -> bool:
@@ -76,6 +79,27 @@ def _ring_refuses_wrong_order(ring: Ring) -> None:
         raise AssertionError("an operation out of order must be refused")
     ring.free(first)
     ring.free(second)
+
+
+def _ring_gives_the_same_arrays(ring: Ring) -> None:
+    seen: dict[int, set[int]] = {0: set(), 1: set()}
+    for _ in range(3 * ring.slots):
+        slot = ring.begin(0.0)
+        assert slot is not None
+        seen[slot.index].add(id(slot.arrays["x"]))
+        ring.post(slot)
+        taken = ring.take(0.0)
+        assert taken is not None
+        ring.free(taken)
+    assert all(len(arrays) == 1 for arrays in seen.values()), "a slot's arrays must be built once, not at each call"
+
+
+def _ring_waits_no_longer_than_told(ring: Ring) -> None:
+    began = time.monotonic()
+    assert ring.take(0.05) is None
+    assert _fill(ring, 0)
+    assert ring.begin(0.05) is None
+    assert time.monotonic() - began < 1.0, "a wait must end at its timeout"
 
 
 def check_mailbox(make: Callable[[int, int], Mailbox]) -> None:

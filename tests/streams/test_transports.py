@@ -1,12 +1,22 @@
 """Every transport through the shipped conformance suite."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing
+from shoal.streams.transports.shm.mailbox import ShmMailbox
+from shoal.streams.transports.shm.ring import ShmRing
 from shoal.testing.transport import check_mailbox, check_ring
 
 
-def test_memory_ring() -> None:
-    check_ring(MemoryRing)
+@pytest.mark.parametrize("ring", [MemoryRing, ShmRing])
+def test_ring(ring: Any) -> None:
+    check_ring(ring)
 
 
-def test_memory_mailbox() -> None:
-    check_mailbox(MemoryMailbox)
+@pytest.mark.parametrize("mailbox", [MemoryMailbox, ShmMailbox])
+def test_mailbox(mailbox: Any) -> None:
+    check_mailbox(mailbox)
