@@ -28,6 +28,8 @@ class EnvConfig(Config):
 class PlacementConfig(Config):
     """What runs where, and how far sampling may run ahead of learning."""
 
+    actors: Count = Field(1, ge=1)
+    """Actor workers; the env copies are split over them. Under `--on local` each has a process of its own."""
     max_lag: Count | None = Field(None, ge=0)
     """How many versions old experience may be: 0 waits for every update, 1 samples during one. Default: the algorithm's own."""
 

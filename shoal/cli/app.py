@@ -32,7 +32,10 @@ def train(
     overrides: Overrides = None,
     trial: Annotated[str | None, typer.Option(help="Name of this run; left out, one is made up.")] = None,
     seed: Annotated[int | None, typer.Option(help="Everything random follows from it.")] = None,
-    on: Annotated[str, typer.Option(help="Who runs the workers: inline (all in this process).")] = "inline",
+    on: Annotated[
+        str,
+        typer.Option(help="Who runs the workers: inline (this process) or local (actors in processes of their own)."),
+    ] = "inline",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last whole checkpoint of --trial.")] = False,
 ) -> None:
     """Train, until a stop rule ends it."""

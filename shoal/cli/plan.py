@@ -25,7 +25,7 @@ def _show(plan: dict[str, Any]) -> None:
     from omegaconf import OmegaConf
 
     workers = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in plan["workers"].items())
-    print(f"launcher  {plan['launcher']}: {workers}")
+    print(f"workers   {workers}")
     for name, policy in plan["policies"].items():
         print(f"policy    {name}: plays {', '.join(policy['agents'])}")
         print(f"          sees {policy['observation_space']}, does {policy['action_space']}")

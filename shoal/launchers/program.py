@@ -38,9 +38,10 @@ class PolicyPlan:
     mask_width: int | None
     algorithm: Algorithm
 
-    def layout(self) -> Layout:
-        """What one slot of its sample stream holds."""
-        return fragment_layout(self.group, self.algorithm.needs, self.algorithm.policy, self.lanes, self.mask_width)
+    def layout(self, actors: int) -> Layout:
+        """What one slot of its sample stream holds: the lanes of one of `actors`."""
+        lanes = self.lanes // actors
+        return fragment_layout(self.group, self.algorithm.needs, self.algorithm.policy, lanes, self.mask_width)
 
     def copy_policy(self) -> tuple[Policy, Flat]:
         """A policy to act with, and the block that its versions are loaded into."""
@@ -64,6 +65,16 @@ class Program:
         return lag
 
     @property
+    def actors(self) -> int:
+        """Actor workers."""
+        return self.experiment.placement.actors
+
+    @property
+    def envs_per_actor(self) -> int:
+        """Env copies of each."""
+        return self.experiment.env.num_envs // self.actors
+
+    @property
     def slots(self) -> int:
         """Slots per ring: the credits that enforce `max_lag`."""
         return self.max_lag + 1
@@ -71,6 +82,11 @@ class Program:
 
 def expand(experiment: Experiment) -> Program:
     """Build what the experiment names and fill in what it leaves open."""
+    actors, copies = experiment.placement.actors, experiment.env.num_envs
+    if copies % actors:
+        raise InputError(
+            f"placement.actors = {actors} cannot share env.num_envs = {copies}: try {_nearest(copies, actors)}"
+        )
     env = make_env(experiment.env, 1)
     try:
         groups, masks = env.groups, _mask_widths(env)
@@ -86,6 +102,10 @@ def expand(experiment: Experiment) -> Program:
     placement = experiment.placement.model_copy(update={"max_lag": lag})
     resolved = experiment.model_copy(update={"algorithm": algorithm, "model": model, "placement": placement})
     return Program(resolved, plans)
+
+
+def _nearest(copies: int, actors: int) -> int:
+    return min((n for n in range(1, copies + 1) if copies % n == 0), key=lambda n: abs(n - actors))
 
 
 def _mask_widths(env: Env) -> dict[str, int | None]:
@@ -136,12 +156,11 @@ def plan_of(program: Program) -> dict[str, Any]:
             "rows_per_fragment": needs.burn_in + needs.unroll + needs.bootstrap,
             "batch": plan.lanes * needs.unroll,
             "bytes_per_version": plan.algorithm.flat.nbytes,
-            "bytes_of_sample_ring": plan.layout().nbytes * program.slots,
+            "bytes_of_sample_ring": plan.layout(program.actors).nbytes * program.slots * program.actors,
         }
-    workers = {"controller": 1, "actor": 1, "trainer": len(policies)}
+    workers = {"controller": 1, "actor": program.actors, "trainer": len(policies)}
     memory = sum(p["bytes_of_sample_ring"] + p["bytes_per_version"] * program.slots for p in policies.values())
     return {
-        "launcher": "inline",
         "workers": workers,
         "policies": policies,
         "memory_bytes": memory,

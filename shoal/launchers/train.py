@@ -16,6 +16,7 @@ from shoal.base.seeding import derive_seed
 from shoal.checkpoints.store import Checkpoint, CheckpointStore
 from shoal.envs import make_env
 from shoal.launchers.inline import InlineLauncher
+from shoal.launchers.launcher import Launcher
 from shoal.launchers.program import Program, evaluation_seats, expand
 from shoal.monitoring import provenance
 from shoal.monitoring.logs import LOG, log_to
@@ -26,7 +27,7 @@ from shoal.rollout.evaluate import Scores, copies_for
 from shoal.workers.controller import CONFIRM_EPISODES, Controller
 from shoal.workers.evaluator import Evaluator
 
-LAUNCHERS = ("inline",)
+LAUNCHERS = ("inline", "local")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def train(
     _prepare(on)
     program = expand(experiment)
     folder = RunFolder.create(Path(root), experiment.name, trial)
-    return _train(folder, program, None, quiet)
+    return _train(folder, program, None, on, quiet)
 
 
 def resume(
@@ -72,7 +73,7 @@ def resume(
     folder = RunFolder.open(Path(root), name, trial)
     experiment = Experiment.parse(folder.read_config(overrides))
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
-    return _train(folder, expand(experiment), start, quiet)
+    return _train(folder, expand(experiment), start, on, quiet)
 
 
 def _prepare(on: str) -> None:
@@ -81,24 +82,32 @@ def _prepare(on: str) -> None:
     torch.set_num_threads(1)  # equal bits everywhere, and on small networks faster than two
 
 
-def _train(folder: RunFolder, program: Program, start: Checkpoint | None, quiet: bool) -> Outcome:
+def _train(folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool) -> Outcome:
     with ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
-        stack.enter_context(log_to(folder.logs, "inline"))
+        stack.enter_context(log_to(folder.logs, on))
         # Workers first: a checkpoint that does not fit must not cost the run its settings.
-        launcher = stack.enter_context(closing(InlineLauncher(program, start)))
+        launcher = stack.enter_context(closing(_launcher(on, program, start, folder)))
         folder.write_config(program.experiment.model_dump())
         provenance.write(folder, sys.argv, program.experiment.seed)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
         return _Run(folder, program, launcher, start, stack, quiet).go()
 
 
+def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
+    if on == "inline":
+        return InlineLauncher(program, start)
+    from shoal.launchers.local import LocalLauncher
+
+    return LocalLauncher(program, start, logs=folder.logs)
+
+
 class _Run:
     """The pieces of a run and the three things its controller asks for: write, save, confirm."""
 
     def __init__(
-        self, folder: RunFolder, program: Program, launcher: InlineLauncher, start: Checkpoint | None, stack: ExitStack,
+        self, folder: RunFolder, program: Program, launcher: Launcher, start: Checkpoint | None, stack: ExitStack,
         quiet: bool,
     ) -> None:  # fmt: skip
         self._folder, self._program, self._launcher, self._stack = folder, program, launcher, stack

@@ -30,7 +30,8 @@ class Seat:
         """There is a slot to write into and the version of this round to act with."""
         if self.builder is None:
             return True
-        return self.client.pin(self.builder.posted) and self.builder.begin(self._state, timeout)
+        # Slot first: it is freed after the version of this round is published, so waiting for it is waiting for both.
+        return self.builder.begin(self._state, timeout) and self.client.pin(self.builder.posted)
 
     def ask(self) -> None:
         """Send what the lanes see."""

@@ -37,3 +37,17 @@ def nan_reward() -> Flawed:
 def nan_once() -> Flawed:
     """NaN in the second fragment only."""
     return Flawed(range(40, 41))
+
+
+class Raising(Flawed):
+    """Fails after a while."""
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self._time == 50:
+            raise ZeroDivisionError("after 50 steps")
+        return super().step(action)
+
+
+def raising() -> Raising:
+    """Fails in the second fragment."""
+    return Raising(range(0))

@@ -1,0 +1,198 @@
+"""Actors in processes of their own: the same weights as inline, clear ends when something dies, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import shoal
+from shoal.api.experiment import Experiment
+from shoal.base.errors import InputError, ShoalError
+from shoal.checkpoints.store import CheckpointStore
+
+
+def experiment(**sections: Any) -> Experiment:
+    tree: dict[str, Any] = {
+        "env": {"id": "CartPole-v1", "num_envs": 8},
+        "algorithm": {"name": "ppo", "unroll": 32, "minibatch": 64, "normalise_observations": True},
+        "model": {"name": "mlp", "hidden": [16]},
+        "stop": {"updates": 5},
+        "placement": {},
+        "name": "base",
+    }
+    for name, values in sections.items():
+        tree[name] = {**tree[name], **values}
+    return Experiment.parse(tree)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return CheckpointStore(folder / "checkpoints", keep=9).latest().tensors
+
+
+def actors() -> set[int]:
+    """Processes below this one that the fork server started."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = path.read_text().rsplit(")", 1)
+            parent = int(rest.split()[1])
+            line = Path(f"/proc/{parent}/cmdline").read_text()
+        except (OSError, ValueError):
+            continue
+        if "forkserver" in line and parent != os.getpid():
+            found.add(int(name.split()[0]))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    before, files = actors(), len(os.listdir("/proc/self/fd"))
+    yield
+    assert actors() <= before
+    assert len(os.listdir("/proc/self/fd")) <= files + 4  # the fork server itself, once
+    assert not list(Path("/dev/shm").glob("shoal*"))
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {},
+        {"placement": {"max_lag": 1}},
+        {"placement": {"actors": 2}},
+        {"placement": {"actors": 2, "max_lag": 1}, "model": {"name": "gru"}},
+        {"env": {"id": "shoal/signal", "num_envs": 6}, "algorithm": {"unroll": 8, "minibatch": 16}},
+    ],
+)
+def test_local_and_inline_end_with_equal_weights(tmp_path: Path, sections: dict[str, Any]) -> None:
+    tree = experiment(**sections)
+    inline = shoal.train(tree, root=tmp_path / "inline", quiet=True)
+    local = shoal.train(tree, root=tmp_path / "local", on="local", quiet=True)
+    one, two = weights(inline.folder), weights(local.folder)
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert inline.steps == local.steps
+
+
+def test_how_copies_are_split_does_not_matter_to_worlds_in_a_loop(tmp_path: Path) -> None:
+    """Episodes of CartPole end by termination here, so all lanes fill together and both splits post the same rows."""
+    runs = [
+        shoal.train(
+            experiment(env={"vector": "loop"}, placement={"actors": n}, stop={"updates": 2}),
+            root=tmp_path / str(n),
+            on="local",
+            quiet=True,
+        )
+        for n in (1, 2)
+    ]
+    one, two = (weights(run.folder) for run in runs)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_resume_locally(tmp_path: Path) -> None:
+    shoal.train(experiment(), root=tmp_path, trial="a", on="local", quiet=True)
+    again = shoal.resume("base", "a", overrides=["stop.updates=8"], root=tmp_path, on="local", quiet=True)
+    assert again.version == 8
+
+
+def test_copies_that_cannot_be_shared(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"placement\.actors = 3 cannot share env\.num_envs = 8: try 2"):
+        shoal.train(experiment(placement={"actors": 3}), root=tmp_path, on="local", quiet=True)
+
+
+def test_an_error_in_the_world_reaches_the_user(tmp_path: Path) -> None:
+    tree = experiment(env={"id": "tests.launchers.broken:raising", "num_envs": 2}, algorithm={"minibatch": 32})
+    with pytest.raises(ShoalError, match="broken:raising, copy 0: ZeroDivisionError: after 50 steps"):
+        shoal.train(tree, root=tmp_path, on="local", quiet=True)
+    log = next(tmp_path.glob("base/*/logs/actor-0.log")).read_text()
+    assert "Traceback" in log
+    assert "ZeroDivisionError" in log
+
+
+def test_a_killed_actor_ends_the_run_with_one_line(tmp_path: Path) -> None:
+    before = actors()
+
+    def kill() -> None:
+        while not list(tmp_path.glob("base/*/metrics.jsonl")) or not actors() - before:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        for process in actors() - before:
+            os.kill(process, signal.SIGKILL)
+
+    threading.Thread(target=kill).start()
+    with pytest.raises(ShoalError, match=r"actor-0 ended by SIGKILL: see .*actor-0\.log, then go on with --resume"):
+        shoal.train(experiment(stop={"updates": 100_000}), root=tmp_path, on="local", quiet=True)
+
+
+LONG = [
+    "train", "cartpole", "--on", "local", "--trial", "t", "stop.return=null", "stop.steps=null", "placement.actors=2",
+    "checkpoint.every=0.2s",
+]  # fmt: skip
+
+
+def started(tmp_path: Path) -> subprocess.Popen[str]:
+    """A run in a process of its own, some updates old."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoal.cli", *LONG], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    metrics = tmp_path / "runs/cartpole/t/metrics.jsonl"
+    for _ in range(900):
+        if metrics.exists() and metrics.stat().st_size:
+            return process
+        time.sleep(0.1)
+    process.kill()
+    raise AssertionError("the run did not start")
+
+
+def below(root: int) -> set[int]:
+    """All processes below `root`."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = path.read_text().rsplit(")", 1)
+            parents[int(name.split()[0])] = int(rest.split()[1])
+        except (OSError, ValueError):
+            continue
+    found = {root}
+    while len(more := found | {child for child, parent in parents.items() if parent in found}) > len(found):
+        found = more
+    return found - {root}
+
+
+def alive(processes: set[int]) -> set[int]:
+    return {p for p in processes if Path(f"/proc/{p}").exists() and " Z " not in Path(f"/proc/{p}/stat").read_text()}
+
+
+def test_ctrl_c_saves_and_leaves_nothing(tmp_path: Path) -> None:
+    process = started(tmp_path)
+    children = below(process.pid)
+    assert len(children) >= 3
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "--resume" in out
+    rows = [json.loads(line) for line in (tmp_path / "runs/cartpole/t/metrics.jsonl").read_text().splitlines()]
+    assert CheckpointStore(tmp_path / "runs/cartpole/t/checkpoints", keep=3).latest().version == rows[-1]["update"]
+    time.sleep(0.5)
+    assert not alive(children)
+
+
+def test_killing_the_main_process_leaves_none_of_the_others(tmp_path: Path) -> None:
+    process = started(tmp_path)
+    children = below(process.pid)
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 5
+    while alive(children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(children)
