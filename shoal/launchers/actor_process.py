@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from shoal.api.experiment import Experiment
-from shoal.launchers.build import build_actor
+from shoal.launchers.build import Life, build_actor
 from shoal.launchers.program import expand
 from shoal.monitoring.logs import log_to
 from shoal.streams.control import STOP, ControlEnd
@@ -36,7 +36,7 @@ class ActorOrder(NamedTuple):
     """Which actor, from 0."""
     rings: dict[str, RingHandle]
     mailboxes: dict[str, MailboxHandle]
-    version: int
+    life: Life
     logs: str
 
 
@@ -56,9 +56,9 @@ def serve_actor(order: ActorOrder, connection: Connection) -> None:
 
 def _build(order: ActorOrder) -> ActorWorker:
     program = expand(Experiment.parse(order.settings))
-    rings = {name: ShmRing.attach(handle) for name, handle in order.rings.items()}
+    rings = {name: ShmRing.attach(handle, incarnation=order.life.incarnation) for name, handle in order.rings.items()}
     mailboxes = {name: ShmMailbox.attach(handle) for name, handle in order.mailboxes.items()}
-    return build_actor(program, order.number, dict(rings), dict(mailboxes), order.version)
+    return build_actor(program, order.number, dict(rings), dict(mailboxes), order.life)
 
 
 def _serve(actor: ActorWorker, control: ControlEnd) -> None:

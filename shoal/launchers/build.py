@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from shoal.base.seeding import Noise, derive_seed
@@ -31,27 +33,37 @@ def build_trainer(
     return trainer
 
 
+class Life(NamedTuple):
+    """Which life of an actor this is."""
+
+    version: int = 0
+    """Where the run started."""
+    incarnation: int = 0
+    """How often the actor died since."""
+
+
 def build_actor(
-    program: Program, index: int, rings: dict[str, Ring], mailboxes: dict[str, Mailbox], version: int
+    program: Program, index: int, rings: dict[str, Ring], mailboxes: dict[str, Mailbox], life: Life
 ) -> ActorWorker:
-    """Actor `index` with its share of the env copies; `version` is where the run starts. Policy -> ring, mailbox."""
+    """Actor `index` with its share of the env copies. `rings`, `mailboxes`: by policy."""
     experiment = program.experiment
     copies = program.envs_per_actor
     env = make_env(experiment.env, copies, first_slot=index * copies)
-    seats = [
-        _seat(program, plan, index, rings[name], mailboxes[name], version) for name, plan in program.policies.items()
-    ]
-    rollout = Rollout(env, seats, seed=derive_seed(experiment.seed, "env", counter=version))
+    seats = [_seat(program, plan, index, rings[name], mailboxes[name], life) for name, plan in program.policies.items()]
+    rollout = Rollout(env, seats, seed=derive_seed(experiment.seed, "env", life.incarnation, life.version))
     return ActorWorker(f"actor-{index}", rollout)
 
 
-def _seat(program: Program, plan: PolicyPlan, index: int, ring: Ring, mailbox: Mailbox, version: int) -> Seat:
+def _seat(program: Program, plan: PolicyPlan, index: int, ring: Ring, mailbox: Mailbox, life: Life) -> Seat:
+    """A later life goes on at the round that its predecessor left open, with randomness that was not used yet."""
     needs = plan.algorithm.needs
     policy, flat = plan.copy_policy()
-    client = InlineInference(policy, ParameterReader(mailbox, flat, max_lag=program.max_lag, start=version))
+    client = InlineInference(policy, ParameterReader(mailbox, flat, max_lag=program.max_lag, start=life.version))
     count = plan.lanes // program.actors
     lanes = np.arange(index * count, (index + 1) * count)
     noise = Noise(program.experiment.seed, f"actions of {plan.name}", lanes, policy.noise_size)
     state = tree_map(lambda t: t.numpy(), policy.initial_state(count))
-    builder = TrajectoryBuilder(needs, lanes, SampleWriter(ring, producer=index, posted=version))
-    return Seat(plan.name, client, noise, state, builder, decisions=version * needs.unroll)
+    round_ = life.version + ring.posted
+    writer = SampleWriter(ring, producer=index, incarnation=life.incarnation, posted=round_)
+    builder = TrajectoryBuilder(needs, lanes, writer)
+    return Seat(plan.name, client, noise, state, builder, decisions=(round_ + life.incarnation) * needs.unroll)

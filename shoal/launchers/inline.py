@@ -9,7 +9,7 @@ from __future__ import annotations
 from shoal.api.worker import Worker
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.store import Checkpoint
-from shoal.launchers.build import build_actor, build_trainer
+from shoal.launchers.build import Life, build_actor, build_trainer
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.program import Program
 from shoal.streams.primitives import Mailbox, Ring
@@ -30,8 +30,8 @@ class InlineLauncher:
                 own[name] = MemoryRing(plan.layout(program.actors), program.slots)
             mailbox = self.mailboxes[name] = MemoryMailbox(plan.algorithm.flat.nbytes, program.slots)
             self.trainers[name] = build_trainer(program, name, [own[name] for own in rings], mailbox, start)
-        version = start.version if start else 0
-        actors = [build_actor(program, i, own, self.mailboxes, version) for i, own in enumerate(rings)]
+        life = Life(start.version if start else 0)
+        actors = [build_actor(program, i, own, self.mailboxes, life) for i, own in enumerate(rings)]
         self._workers: list[Worker] = [*actors, *self.trainers.values()]
 
     def run(self, controller: Controller) -> str | None:
@@ -43,6 +43,8 @@ class InlineLauncher:
                     report = worker.poll(0.0)
                     worked |= report.worked
                     controller.receive(report)
+                    if controller.reason is not None:  # else the next policy's trainer might be one version further
+                        break
                 if interrupts.caught:
                     controller.stop(f"interrupted by {interrupts.caught}")
                 elif not worked:

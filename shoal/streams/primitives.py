@@ -23,6 +23,11 @@ class Ring(ABC):
 
     slots: int
 
+    @property
+    @abstractmethod
+    def posted(self) -> int:
+        """Slots posted since the ring was made, by all its writers: where the next one goes on."""
+
     @abstractmethod
     def begin(self, timeout: float) -> Slot | None:
         """Writer: the next free slot to fill, or None if none was freed in time. Asking again gives the same slot."""

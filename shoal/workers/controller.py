@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from shoal.api.experiment import Experiment
+from shoal.api.metric import Total
 from shoal.api.worker import Report
 from shoal.monitoring.aggregate import Aggregator
 from shoal.monitoring.sinks import Sink
@@ -96,6 +97,11 @@ class Controller:
     def stop(self, reason: str) -> None:
         """End the run from outside: a signal, an order."""
         self.reason = self.reason or reason
+
+    def restarted(self, worker: str, cause: str) -> None:
+        """A worker died and was started again: counted, and said aloud."""
+        self._aggregate.add(Report(metrics={"rollout/restarts": Total(1)}))
+        self._note(f"{worker} was started again: {cause}")
 
     # ------------------------------------------------------------ stop rules
 

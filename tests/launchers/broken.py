@@ -51,3 +51,14 @@ class Raising(Flawed):
 def raising() -> Raising:
     """Fails in the second fragment."""
     return Raising(range(0))
+
+
+def picky(num_envs: int) -> Any:
+    """Refuses to be more than one: the expansion of an experiment asks for one copy, actors ask for more."""
+    from shoal.api.experiment import EnvConfig
+    from shoal.base.errors import InputError
+    from shoal.envs import make_env
+
+    if num_envs != 1:
+        raise InputError("this world never needs two copies")
+    return make_env(EnvConfig(id="CartPole-v1"), 1)

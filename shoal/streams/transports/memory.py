@@ -16,6 +16,10 @@ class MemoryRing(Ring):
         self._slots = [Slot(i, layout.allocate()) for i in range(slots)]
         self._posted = self._taken = self._freed = 0
 
+    @property
+    def posted(self) -> int:
+        return self._posted
+
     def begin(self, timeout: float) -> Slot | None:
         return self._slots[self._posted % self.slots] if self._posted - self._freed < self.slots else None
 
