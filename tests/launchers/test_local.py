@@ -40,19 +40,30 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return CheckpointStore(folder / "checkpoints", keep=9).latest().tensors
 
 
-def actors() -> set[int]:
-    """Processes below this one that the fork server started."""
-    found = set()
+def family() -> dict[int, int]:
+    """Every process on this machine -> its parent."""
+    parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             name, rest = path.read_text().rsplit(")", 1)
-            parent = int(rest.split()[1])
-            line = Path(f"/proc/{parent}/cmdline").read_text()
+            parents[int(name.split()[0])] = int(rest.split()[1])
         except (OSError, ValueError):
             continue
-        if "forkserver" in line and parent != os.getpid():
-            found.add(int(name.split()[0]))
-    return found
+    return parents
+
+
+def below(root: int) -> set[int]:
+    """All processes below `root`."""
+    parents, found = family(), {root}
+    while len(more := found | {child for child, parent in parents.items() if parent in found}) > len(found):
+        found = more
+    return found - {root}
+
+
+def actors() -> set[int]:
+    """Processes that the fork server of this process started; other tests may have theirs at the same time."""
+    parents, here = family(), os.getpid()
+    return {process for process in below(here) if parents.get(process) not in (None, here)}
 
 
 def alive(processes: set[int]) -> set[int]:
@@ -197,21 +208,6 @@ def started(tmp_path: Path) -> subprocess.Popen[str]:
         time.sleep(0.1)
     process.kill()
     raise AssertionError("the run did not start")
-
-
-def below(root: int) -> set[int]:
-    """All processes below `root`."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, rest = path.read_text().rsplit(")", 1)
-            parents[int(name.split()[0])] = int(rest.split()[1])
-        except (OSError, ValueError):
-            continue
-    found = {root}
-    while len(more := found | {child for child, parent in parents.items() if parent in found}) > len(found):
-        found = more
-    return found - {root}
 
 
 def test_ctrl_c_saves_and_leaves_nothing(tmp_path: Path) -> None:
