@@ -49,7 +49,9 @@ class SoloLearner(Learner):
     def __init__(self) -> None:
         self.steps = 0
 
-    def step(self, loss: Tensor | Differentiable, optimiser: Optimiser) -> float:
+    def step(self, loss: Tensor | Differentiable, optimiser: Optimiser, weight: float = 1.0) -> float:
+        if not weight:
+            return 0.0
         gradients = optimiser.flat.gradients
         assert gradients is not None, "this block was laid out without gradients"
         gradients.zero_()

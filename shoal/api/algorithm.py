@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from torch import Tensor
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from shoal.api.policy import Policy
     from shoal.base.config import Config, Named
     from shoal.base.flat import Flat
+
+
+Agreement = Literal["allreduce", "hogwild"]
+"""How the replicas of one trainer agree: by the mean of their gradients, or by writing into the same parameters."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Needs:
     """Rows before the first, repeated from the fragment before, to warm recurrent state."""
     max_lag: int = 0
     """How many versions old experience may be when the experiment does not say."""
+    agree: Agreement = "allreduce"
+    """How replicas of the trainer agree when the experiment does not say."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,12 @@ class Task:
 
     group: AgentGroup
     lanes: int
-    """Lanes in one batch, over all actors."""
+    """Lanes in one batch, over all actors and all replicas of the trainer."""
     seed: int
     horizon: int | None = None
     """`stop.steps`, where schedules end by default."""
+    replicas: int = 1
+    """Of the trainer: a batch as `update` sees it has `lanes / replicas` lanes, and every replica takes as many steps."""
 
 
 @dataclass
@@ -74,8 +82,12 @@ class Learner(Protocol):
     steps: int
     """Environment steps of the run behind the batch in hand: what schedules follow."""
 
-    def step(self, loss: Tensor | Differentiable, optimiser: Optimiser) -> float:
-        """One parameter change; the gradient's norm before clipping. NonFiniteError leaves the parameters untouched."""
+    def step(self, loss: Tensor | Differentiable, optimiser: Optimiser, weight: float = 1.0) -> float:
+        """One parameter change; the gradient's norm before clipping. NonFiniteError leaves the parameters untouched.
+
+        `weight`: rows behind a loss that is a mean over rows. Replicas agree on the mean over all their rows; one that has none
+        this time says 0 and steps along with the others.
+        """
 
     def mean(self, value: Tensor) -> Tensor:
         """The mean over the replicas of this trainer: what they must share."""
