@@ -32,17 +32,23 @@ class RewardScale(nn.Module):
         return (reward / (self.variance.float().sqrt() + 1e-8)).clamp(-10.0, 10.0)
 
     def update(self, batch: Fragment, mean: Callable[[Tensor], Tensor]) -> None:
-        """Carry every lane's sum on through `batch`; `mean` averages over the replicas of the trainer (Chan et al. 1979)."""
-        lanes = batch.lanes
-        sums, self.sums[lanes] = discounted_sums(
-            batch.reward, batch.first, batch.valid, self.sums[lanes], gamma=self._gamma
-        )
+        """Carry every lane's sum on through `batch`; `mean` averages over the replicas of the trainer."""
+        carried = self.sums[batch.lanes]
+        sums, last = discounted_sums(batch.reward, batch.first, batch.valid, carried, gamma=self._gamma)
         seen = sums[batch.valid].double()
-        if not len(seen):
+        moments = torch.stack([torch.tensor(float(len(seen))).double(), seen.sum(), seen.square().sum()])
+        # Each replica knows its own lanes. All must know all: any of them may be the one that is saved.
+        here = torch.zeros(2, len(self.sums), dtype=torch.float64)
+        here[0, batch.lanes], here[1, batch.lanes] = 1.0, last.double()
+        shared = mean(torch.cat([moments, here.flatten()]))
+        known, total = shared[3:].view(2, -1)
+        self.sums.copy_(torch.where(known > 0, total / known, self.sums))
+        self._merge(*shared[:3])
+
+    def _merge(self, count: Tensor, total: Tensor, squares: Tensor) -> None:
+        """Take in a batch by its sums (Chan et al. 1979)."""
+        if not count:
             return
-        count, total, squares = mean(
-            torch.stack([torch.tensor(float(len(seen))).double(), seen.sum(), seen.square().sum()])
-        )
         batch_mean = total / count
         everything = self.count + count
         shift = batch_mean - self.mean

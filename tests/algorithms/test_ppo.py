@@ -20,6 +20,7 @@ from shoal.base.config import Named, Schedule
 from shoal.base.errors import InputError
 from shoal.launchers.evaluate import evaluate
 from shoal.launchers.train import train
+from tests.algorithms.replicas import MeetingLearner, shares, together
 
 GROUP = AgentGroup(("agent",), spaces.Box(-5, 5, (3,), np.float32), spaces.Discrete(4))
 MLP = Named(name="mlp", hidden=[8])  # type: ignore[call-arg]
@@ -27,10 +28,16 @@ GRU = Named(name="gru", hidden=[8])  # type: ignore[call-arg]
 
 
 def build(
-    lanes: int = 4, model: Named = MLP, group: AgentGroup = GROUP, horizon: int | None = None, **settings: Any
+    lanes: int = 4,
+    model: Named = MLP,
+    group: AgentGroup = GROUP,
+    horizon: int | None = None,
+    replicas: int = 1,
+    **settings: Any,
 ) -> PPO:
     defaults = {"unroll": 6, "minibatch": 12, "epochs": 2}
-    return PPO(PPOConfig.parse({**defaults, **settings}), model, Task(group, lanes, seed=3, horizon=horizon))
+    task = Task(group, lanes, seed=3, horizon=horizon, replicas=replicas)
+    return PPO(PPOConfig.parse({**defaults, **settings}), model, task)
 
 
 def fragment(ppo: PPO, lanes: int = 4, seed: int = 0) -> Fragment:
@@ -189,6 +196,7 @@ def test_lane_minibatches_keep_lanes_whole() -> None:
         ({"minibatch": 11}, 4, "algorithm.minibatch = 11 does not divide the batch of 24 (4 lanes x 6 steps): try 12"),
         ({"minibatch": 100}, 4, "try 24"),
         ({"minibatch": 8, "model": GRU}, 4, "in whole lanes of 6: try 6"),
+        ({"minibatch": 6, "model": GRU, "replicas": 2}, 4, "in whole lanes of 6 on each of 2 trainers: try 12"),
         ({"lr": Schedule(start=1e-3, end=0.0)}, 4, "algorithm.lr has no end"),
     ],
 )
@@ -274,6 +282,68 @@ def test_reward_scale_is_the_spread_of_discounted_sums() -> None:
                     sums.append(running[b])
         scale.update(batch, lambda x: x)
     assert float(scale.variance) == pytest.approx(np.var(sums), rel=1e-4)
+
+
+# ---------------------------------------------------------------- replicas of the trainer
+
+
+@pytest.mark.parametrize("model", [MLP, GRU])
+def test_two_replicas_learn_what_one_trainer_would(model: Named) -> None:
+    """All rows in one minibatch: the order of rows is then no matter."""
+    settings: dict[str, Any] = {
+        "model": model, "epochs": 3, "minibatch": 24, "target_kl": 0.5,
+        "normalise_observations": True, "normalise_rewards": True,
+    }  # fmt: skip
+    alone, pair = build(**settings), [build(replicas=2, **settings) for _ in range(2)]
+    for seed in range(3):
+        batch = fragment(alone, seed=seed)
+        batch.valid[:, 0] &= seed > 0  # replicas differ in rows
+        alone.update(batch, SoloLearner())
+        parts = shares(batch, 2)
+        together(lambda rank, learner: pair[rank].update(parts[rank], learner))  # noqa: B023
+    assert torch.equal(pair[0].flat.block, pair[1].flat.block)
+    for name, expected in alone.policy.state_dict().items():
+        got = pair[0].policy.state_dict()[name]
+        # Counts of statistics are those of an average replica.
+        torch.testing.assert_close(got * 2 if name.endswith("count") else got, expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("model", [MLP, GRU])
+def test_a_replica_without_rows_steps_along(model: Named) -> None:
+    pair = [build(replicas=2, model=model, normalise_rewards=True, target_kl=9.0) for _ in range(2)]
+    parts = shares(fragment(pair[0]), 2)
+    parts[1].valid[:] = False
+
+    metrics, fewer = together(lambda rank, learner: pair[rank].update(parts[rank], learner).metrics)
+    assert torch.equal(pair[0].flat.block, pair[1].flat.block)
+    assert "train/loss" in metrics
+    assert "train/loss" not in fewer
+
+
+def test_kl_stop_is_one_decision_of_all_replicas() -> None:
+    pair = [build(replicas=2, epochs=20, lr=0.05, target_kl=0.01) for _ in range(2)]
+    parts = shares(fragment(pair[0]), 2)
+    parts[0].valid[2:, 1] = False
+
+    def work(rank: int, learner: MeetingLearner) -> int:
+        pair[rank].update(parts[rank], learner)
+        return learner.taken
+
+    one, other = together(work)
+    assert one == other
+    assert 1 <= one < 20
+
+
+def test_a_batch_with_fewer_rows_than_minibatches() -> None:
+    ppo = build(minibatch=2)
+    batch = fragment(ppo)
+    batch.valid[:, 1:] = False
+    parts = list(RowMinibatches(ppo._judge(batch, SoloLearner()), 12).epoch(np.random.default_rng(0)))
+    assert len(parts) == 12
+    assert sum(part.rows for part in parts) == 5
+    metrics = ppo.update(batch, SoloLearner()).metrics
+    assert metrics["train/minibatches"].value == 2 * 5
+    assert np.isfinite(metrics["train/loss"].value)
 
 
 # ---------------------------------------------------------------- learning, on worlds with known answers

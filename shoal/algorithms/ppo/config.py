@@ -21,7 +21,8 @@ class PPOConfig(Config):
     epochs: Count = Field(4, ge=1)
     """Passes over each batch. On a CPU 1 to 2 is often faster in wall time."""
     minibatch: Count = Field(256, ge=2)
-    """Rows per parameter change; divides the batch. Recurrent models take whole lanes, so there it is a multiple of `unroll`."""
+    """Rows per parameter change, over all replicas of the trainer; divides the batch. Recurrent models take whole lanes, so
+    there it is a multiple of `unroll x replicas`."""
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount: how much a reward is worth one decision later."""
     lam: float = Field(0.95, ge=0, le=1)
@@ -52,15 +53,19 @@ class PPOConfig(Config):
     """Logarithm of the first spread of continuous actions."""
 
 
-def count_minibatches(config: PPOConfig, lanes: int, *, recurrent: bool) -> int:
-    """How many parts a batch is cut into; an impossible `minibatch` is an error with the nearest possible one."""
+def count_minibatches(config: PPOConfig, lanes: int, *, recurrent: bool, replicas: int = 1) -> int:
+    """How many parts a batch is cut into; an impossible `minibatch` is an error with the nearest possible one.
+
+    Each of the trainer's replicas has `lanes / replicas` lanes and gives its share to every minibatch.
+    """
     batch = lanes * config.unroll
-    unit = config.unroll if recurrent else 1
+    unit = config.unroll * replicas if recurrent else 1
     if batch % config.minibatch == 0 and config.minibatch % unit == 0:
         return batch // config.minibatch
     possible = [size for size in range(unit, batch + 1, unit) if batch % size == 0 and size >= 2]
     nearest = min(possible, key=lambda size: abs(size - config.minibatch))
     whole = f" in whole lanes of {config.unroll}" if recurrent else ""
+    whole += f" on each of {replicas} trainers" if recurrent and replicas > 1 else ""
     raise InputError(
         f"algorithm.minibatch = {config.minibatch} does not divide the batch of {batch} "
         f"({lanes} lanes x {config.unroll} steps){whole}: try {nearest}"

@@ -31,12 +31,20 @@ class Experience:
     valid: Tensor | None
     """None: every row counts."""
 
+    @property
+    def rows(self) -> int:
+        """How many rows there are to learn from."""
+        return self.action.shape[1] if self.valid is None else int(self.valid.sum())
+
 
 COLUMNS = ("observation", "action", "log_prob", "advantage", "target", "value", "first", "action_mask")
 
 
 class Minibatches(ABC):
-    """Gives the minibatches of one epoch after another."""
+    """Gives the minibatches of one epoch after another.
+
+    Always as many as asked for, some of them empty if need be: replicas of a trainer take the same number of steps.
+    """
 
     @abstractmethod
     def epoch(self, random: np.random.Generator) -> Iterator[Experience]:
@@ -52,7 +60,7 @@ class RowMinibatches(Minibatches):
 
         self._rows = _map(batch, lambda tensor: tensor.flatten(0, 1)[keep])
         self._size = len(keep)
-        self._sizes = np.diff(np.linspace(0, self._size, min(count, self._size) + 1).astype(int)).tolist()
+        self._sizes = np.diff(np.linspace(0, self._size, count + 1).astype(int)).tolist()
 
     def epoch(self, random: np.random.Generator) -> Iterator[Experience]:
         order = torch.from_numpy(random.permutation(self._size))
@@ -77,8 +85,7 @@ class LaneMinibatches(Minibatches):
             part = _map(self._batch, columns)
             part.valid = tree_map(columns, self._batch.valid)
             part.state = tree_map(states, self._batch.state)
-            if part.valid is None or bool(part.valid.any()):
-                yield part
+            yield part
 
 
 def _map(batch: Experience, fn: Callable[[Any], Any]) -> Experience:

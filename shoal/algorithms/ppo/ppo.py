@@ -39,6 +39,17 @@ class Loss:
     backward: Callable[[], None]
     """Write the gradient of `total`."""
 
+    @classmethod
+    def of_nothing(cls) -> Loss:
+        """No rows, no gradient."""
+        zero, none = torch.zeros(()), torch.zeros(0)
+        return cls(zero, zero, zero, none, none, lambda: None)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the means are over."""
+        return self.log_ratio.numel()
+
     def detached(self) -> Loss:
         """Without the graph behind it, so that the graph's memory is free for the next minibatch."""
         kept = {name: getattr(self, name).detach() for name in ("total", "policy", "value", "entropy", "log_ratio")}
@@ -65,7 +76,7 @@ class PPO(Algorithm):
         )  # fmt: skip
         self.reward_scale = RewardScale(config.gamma, task.lanes) if config.normalise_rewards else None
         self.policy.add_module("reward_scale", self.reward_scale)
-        self._parts = count_minibatches(config, task.lanes, recurrent=self.policy.recurrent)
+        self._parts = count_minibatches(config, task.lanes, recurrent=self.policy.recurrent, replicas=task.replicas)
         check_schedules(config, task.horizon)
         self.flat = Flat(self.policy, gradients=True)
         self.optimiser = Adam(self.flat, lr=value_at(config.lr, 0, task.horizon), max_grad_norm=config.max_grad_norm)
@@ -78,7 +89,8 @@ class PPO(Algorithm):
         entropy = value_at(self.config.entropy, learner.steps, self._task.horizon)
         experience = self._judge(batch, learner)
         metrics = self._learn(experience, learner, entropy)
-        metrics["train/explained_variance"] = Mean(self._explained(experience))
+        if experience.rows:
+            metrics["train/explained_variance"] = Mean(self._explained(experience))
         metrics["train/learning_rate"] = Last(self.optimiser.lr)
         metrics["train/entropy_coef"] = Last(entropy)
         # Statistics change between versions, never inside one: decisions and their evaluation see the same.
@@ -116,10 +128,13 @@ class PPO(Algorithm):
         losses, norms = [], []
         for part in self._passes(parts):
             loss = self._loss(part, entropy)
-            if self.config.target_kl and float(learner.mean(_kl(loss))) > 1.5 * self.config.target_kl:
+            if self.config.target_kl and _kl(loss, learner) > 1.5 * self.config.target_kl:
                 break
-            norms.append(learner.step(loss, self.optimiser))
-            losses.append(loss.detached())
+            # Nobody skips a step: the replicas of this trainer that have rows wait for those that have none.
+            norm = learner.step(loss, self.optimiser, loss.rows)
+            if loss.rows:
+                norms.append(norm)
+                losses.append(loss.detached())
         return self._metrics(losses, norms)
 
     def _passes(self, parts: Minibatches) -> Iterator[Experience]:
@@ -127,6 +142,8 @@ class PPO(Algorithm):
             yield from parts.epoch(generator(self._task.seed, "minibatches", self._updates, epoch))
 
     def _loss(self, part: Experience, entropy_coef: float) -> Loss:
+        if not part.rows:
+            return Loss.of_nothing()
         if self._kernel is not None and part.action_mask is None:
             return self._loss_by_hand(self._kernel, part, entropy_coef)
         new = self.policy.evaluate(part.observation, part.state, part.first, part.action, part.action_mask)
@@ -197,14 +214,22 @@ class PPO(Algorithm):
 
 
 @torch.no_grad()
-def _kl(loss: Loss) -> Tensor:
-    return approximate_kl(loss.log_ratio, loss.log_ratio.exp()).mean()
+def _kl(loss: Loss, learner: Learner) -> float:
+    (kl,) = over_replicas([approximate_kl(loss.log_ratio, loss.log_ratio.exp())], learner)
+    return float(kl)
+
+
+def over_replicas(columns: list[Tensor], learner: Learner) -> Tensor:
+    """The means of columns of equal length `[N]` over the rows of all replicas. Sums travel, since replicas differ in rows."""
+    sums = torch.stack([torch.tensor(float(len(columns[0]))), *(column.sum() for column in columns)])
+    count, *totals = learner.mean(sums)
+    return torch.stack(totals) / count
 
 
 def normalised(advantage: Tensor, valid: Tensor, learner: Learner) -> Tensor:
     """Zero mean and unit spread over the valid rows of all replicas."""
     rows = advantage[valid]
-    mean, square = learner.mean(torch.stack([rows.mean(), rows.square().mean()]))
+    mean, square = over_replicas([rows, rows.square()], learner)
     return (advantage - mean) / ((square - mean.square()).clamp(min=0.0).sqrt() + 1e-8)
 
 
