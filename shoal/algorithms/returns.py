@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -31,10 +33,49 @@ def gae(
     The value of row t+1 is what follows decision t: after a truncation that row holds the final observation, so the future is
     valued and the sum ends there; after a termination there is no future.
     """
-    following = torch.cat([value[1:], torch.zeros_like(value[:1])])
-    delta = reward + gamma * following * ~terminated - value
+    delta = reward + gamma * _following(value) * ~terminated - value
     goes_on = (~(terminated | truncated) & valid).to(reward.dtype)
     return reverse_scan(delta * valid, gamma * lam * goes_on)
+
+
+class VTrace(NamedTuple):
+    """What V-trace makes of a batch. All `[R, B]`."""
+
+    target: Tensor
+    """v_s, what the value function should say; where not valid, the value itself."""
+    rho: Tensor
+    """min(rho_bar, probability ratio); zero where not valid."""
+    gain: Tensor
+    """r_s + gamma v_{s+1} - V(x_s): the advantage before it is weighted; zero where not valid."""
+
+    @property
+    def advantage(self) -> Tensor:
+        """rho_s (r_s + gamma v_{s+1} - V(x_s)): what the policy's gradient is weighted with."""
+        return self.rho * self.gain
+
+
+def vtrace(
+    reward: Tensor, value: Tensor, log_ratio: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor, *,
+    gamma: float, lam: float = 1.0, rho_bar: float = 1.0, c_bar: float = 1.0,
+) -> VTrace:  # fmt: skip
+    """V-trace (Espeholt et al. 2018, eq. 1): what the policy would have earned, told from what another one did.
+
+    log_ratio: log-probability of the action by the policy that learns, minus that by the policy that acted. Ends count as in
+    `gae`: after a truncation the trace is cut and the final observation's value follows, after a termination nothing does.
+    """
+    ratio = torch.where(valid, log_ratio, 0.0).exp()
+    rho = ratio.clamp(max=rho_bar) * valid
+    following = _following(value) * ~terminated
+    goes_on = (~(terminated | truncated) & valid).to(reward.dtype)
+    delta = rho * (reward + gamma * following - value)
+    excess = reverse_scan(delta, gamma * lam * ratio.clamp(max=c_bar) * goes_on)
+    gain = (reward + gamma * (following + goes_on * _following(excess)) - value) * valid
+    return VTrace(value + excess, rho, gain)
+
+
+def _following(x: Tensor) -> Tensor:
+    """Row t+1 in the place of row t, zero behind the last."""
+    return torch.cat([x[1:], torch.zeros_like(x[:1])])
 
 
 def discounted_sums(
