@@ -10,8 +10,8 @@ import torch
 from gymnasium import spaces
 
 from shoal.algorithms.learner import SoloLearner
+from shoal.algorithms.minibatches import Experience, LaneMinibatches, RowMinibatches
 from shoal.algorithms.ppo import PPO, PPOConfig
-from shoal.algorithms.ppo.minibatches import Experience, LaneMinibatches, RowMinibatches
 from shoal.api.algorithm import NonFiniteError, Task
 from shoal.api.env import AgentGroup
 from shoal.api.experiment import Experiment
@@ -106,18 +106,18 @@ def test_one_pass_over_the_whole_batch_is_the_textbook_gradient() -> None:
 @pytest.mark.parametrize("hidden", [[], [8], [16, 8, 4]])
 def test_gradients_by_hand_equal_autograd(entropy: float, hidden: list[int]) -> None:
     ppo = build(model=Named(name="mlp", hidden=hidden), minibatch=24)  # type: ignore[call-arg]
-    assert ppo._kernel is not None
+    assert ppo.passes.kernel is not None
     ppo.update(fragment(ppo, seed=5), SoloLearner())  # away from the start, where every ratio is one
     batch = fragment(ppo)
     batch.extras["log_prob"] += 0.5 * torch.randn(batch.reward.shape, generator=torch.Generator().manual_seed(0))
-    experience = ppo._judge(batch, SoloLearner())
+    experience = ppo.judge(batch, SoloLearner())
     (part,) = RowMinibatches(experience, 1).epoch(np.random.default_rng(0))
     results = []
-    kernel = ppo._kernel
-    for ppo._kernel in (kernel, None):
+    kernel = ppo.passes.kernel
+    for ppo.passes.kernel in (kernel, None):
         assert ppo.flat.gradients is not None
         ppo.flat.gradients.zero_()
-        loss = ppo._loss(part, entropy)
+        loss = ppo.passes.loss(part, entropy)
         loss.backward()
         results.append((loss.detached(), ppo.flat.gradients.clone()))
     (mine, by_hand), (theirs, by_autograd) = results
@@ -139,7 +139,7 @@ def test_gradients_by_hand_equal_autograd(entropy: float, hidden: list[int]) -> 
     ],
 )
 def test_other_policies_are_left_to_autograd(settings: dict[str, Any]) -> None:
-    assert build(**settings)._kernel is None
+    assert build(**settings).passes.kernel is None
 
 
 def test_updates_are_functions_of_seed_and_batch() -> None:
@@ -168,7 +168,7 @@ def test_state_dict_goes_on_bit_for_bit(model: Named) -> None:
 def test_minibatches_cover_valid_rows_exactly_once() -> None:
     ppo = build()
     batch = fragment(ppo)
-    experience = ppo._judge(batch, SoloLearner())
+    experience = ppo.judge(batch, SoloLearner())
     parts = list(RowMinibatches(experience, 2).epoch(np.random.default_rng(0)))
     assert sorted(part.advantage.numel() for part in parts) == [11, 12]
     got = torch.cat([part.log_prob.flatten() for part in parts])
@@ -256,9 +256,9 @@ def test_statistics_change_between_versions_only() -> None:
     assert ppo.policy.normaliser is not None
     statistics = ppo.policy.normaliser.state_dict
     before = {name: value.clone() for name, value in statistics().items()}
-    loss = ppo._loss
+    loss = ppo.passes.loss
     during = []
-    ppo._loss = lambda *a: (during.append({n: v.clone() for n, v in statistics().items()}), loss(*a))[1]  # type: ignore
+    ppo.passes.loss = lambda *a: (during.append({n: v.clone() for n, v in statistics().items()}), loss(*a))[1]  # type: ignore
     batch = fragment(ppo)
     ppo.update(batch, SoloLearner())
     assert len(during) == 4
@@ -338,7 +338,7 @@ def test_a_batch_with_fewer_rows_than_minibatches() -> None:
     ppo = build(minibatch=2)
     batch = fragment(ppo)
     batch.valid[:, 1:] = False
-    parts = list(RowMinibatches(ppo._judge(batch, SoloLearner()), 12).epoch(np.random.default_rng(0)))
+    parts = list(RowMinibatches(ppo.judge(batch, SoloLearner()), 12).epoch(np.random.default_rng(0)))
     assert len(parts) == 12
     assert sum(part.rows for part in parts) == 5
     metrics = ppo.update(batch, SoloLearner()).metrics

@@ -26,7 +26,7 @@ class Judged:
 
 
 class PPOKernel:
-    """Computes what `PPO._loss` and `backward` compute, without a graph."""
+    """Computes what `ClippedPasses.loss` and `backward` compute, without a graph."""
 
     def __init__(self, policy: ActorCritic) -> None:
         assert isinstance(policy.actor, MLPModel)

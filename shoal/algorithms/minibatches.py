@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from shoal.api.algorithm import Task
+from shoal.api.fragment import Fragment
+from shoal.base.errors import InputError
 from shoal.base.tree import Tree, tree_map
 
 
@@ -38,20 +41,24 @@ class Experience:
 
 
 COLUMNS = ("observation", "action", "log_prob", "advantage", "target", "value", "first", "action_mask")
+PER_LANE = ("state", "lanes")
+"""Fields whose first axis is the lane, not the row."""
+
+Batch = TypeVar("Batch", Experience, Fragment)
 
 
-class Minibatches(ABC):
+class Minibatches(ABC, Generic[Batch]):
     """Gives the minibatches of one epoch after another.
 
     Always as many as asked for, some of them empty if need be: replicas of a trainer take the same number of steps.
     """
 
     @abstractmethod
-    def epoch(self, random: np.random.Generator) -> Iterator[Experience]:
+    def epoch(self, random: np.random.Generator) -> Iterator[Batch]:
         """All of the batch once, in a new order."""
 
 
-class RowMinibatches(Minibatches):
+class RowMinibatches(Minibatches[Experience]):
     """Valid rows in any order, cut into `count` parts that differ by one row at most."""
 
     def __init__(self, batch: Experience, count: int) -> None:
@@ -72,23 +79,49 @@ class RowMinibatches(Minibatches):
         yield from (_map(shuffled, itemgetter(i)) for i in range(len(self._sizes)))
 
 
-class LaneMinibatches(Minibatches):
+class LaneMinibatches(Minibatches[Batch]):
     """Whole lanes with the recurrent state they began with."""
 
-    def __init__(self, batch: Experience, count: int) -> None:
-        self._batch, self._count = batch, count
+    def __init__(self, batch: Batch, count: int) -> None:
+        self._batch: Batch = batch
+        self._count = count
 
-    def epoch(self, random: np.random.Generator) -> Iterator[Experience]:
+    def epoch(self, random: np.random.Generator) -> Iterator[Batch]:
         order = torch.from_numpy(random.permutation(self._batch.action.shape[1]))
         for lanes in torch.tensor_split(order, self._count):
-            columns, states = itemgetter((slice(None), lanes)), itemgetter(lanes)
-            part = _map(self._batch, columns)
-            part.valid = tree_map(columns, self._batch.valid)
-            part.state = tree_map(states, self._batch.state)
-            yield part
+            yield of_lanes(self._batch, lanes)
+
+
+def of_lanes(batch: Batch, lanes: Tensor) -> Batch:
+    """Some lanes of a batch, `[n]` by their place in it."""
+    columns, states = itemgetter((slice(None), lanes)), itemgetter(lanes)
+    own = {
+        field.name: tree_map(states if field.name in PER_LANE else columns, getattr(batch, field.name))
+        for field in fields(batch)
+    }
+    return replace(batch, **own)
 
 
 def _map(batch: Experience, fn: Callable[[Any], Any]) -> Experience:
     """Apply `fn` to every column; state and valid are left to the caller."""
     mapped = {name: tree_map(fn, getattr(batch, name)) for name in COLUMNS}
     return Experience(**mapped, state=None, valid=None)
+
+
+def count_minibatches(minibatch: int, unroll: int, task: Task, *, recurrent: bool) -> int:
+    """How many parts a batch is cut into; an impossible `minibatch` is an error with the nearest possible one.
+
+    Each of the trainer's replicas has `lanes / replicas` lanes and gives its share to every minibatch.
+    """
+    batch = task.lanes * unroll
+    unit = unroll * task.replicas if recurrent else 1
+    if batch % minibatch == 0 and minibatch % unit == 0:
+        return batch // minibatch
+    possible = [size for size in range(unit, batch + 1, unit) if batch % size == 0 and size >= 2]
+    nearest = min(possible, key=lambda size: abs(size - minibatch))
+    whole = f" in whole lanes of {unroll}" if recurrent else ""
+    whole += f" on each of {task.replicas} trainers" if recurrent and task.replicas > 1 else ""
+    raise InputError(
+        f"algorithm.minibatch = {minibatch} does not divide the batch of {batch} "
+        f"({task.lanes} lanes x {unroll} steps){whole}: try {nearest}"
+    )

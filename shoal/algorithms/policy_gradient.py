@@ -1,0 +1,118 @@
+"""What PPO and its relatives have in common: an actor-critic, one Adam, schedules, running statistics, and their state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from shoal.algorithms.actor_critic import ActorCritic
+from shoal.algorithms.learner import Adam
+from shoal.algorithms.reward_scale import RewardScale
+from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
+from shoal.api.fragment import Fragment
+from shoal.api.metric import Last, Metric
+from shoal.base.config import Config, Count, Named, Schedule, value_at
+from shoal.base.errors import InputError
+from shoal.base.flat import Flat
+from shoal.base.seeding import derive_seed
+
+
+class PolicyGradientConfig(Config):
+    """The settings that all of them have."""
+
+    lr: float | Schedule = 3e-4
+    """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
+    unroll: Count = Field(128, ge=2)
+    """Decisions per lane in one batch: the batch has `lanes x unroll` rows."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount: how much a reward is worth one decision later."""
+    lam: float = Field(0.95, ge=0, le=1)
+    """Lambda of the returns: 0 trusts the value function, 1 trusts the rewards seen."""
+    value_coef: float = Field(0.5, ge=0)
+    """Weight of the value loss."""
+    entropy: float | Schedule = 0.0
+    """Weight of the entropy bonus; a number or a schedule."""
+    max_grad_norm: float = Field(0.5, gt=0)
+    """Bound on the gradient's norm."""
+    normalise_advantages: bool = True
+    """Give the advantages zero mean and unit spread."""
+    normalise_observations: bool = False
+    """Give float observations zero mean and unit spread, by statistics saved with the policy."""
+    normalise_rewards: bool = False
+    """Divide rewards by the spread of their discounted sum, saved with the policy."""
+    shared: bool | None = None
+    """Actor and critic share one model; left out: only where the model is recurrent."""
+    squash: bool = False
+    """Keep continuous actions inside their bounds by a tanh; otherwise the environment clips them."""
+    log_std: float = 0.0
+    """Logarithm of the first spread of continuous actions."""
+
+
+class PolicyGradient(Algorithm):
+    """Owns an ActorCritic, one Adam and, if asked, a reward scale. A subclass says how a batch is learned from."""
+
+    policy: ActorCritic
+
+    def __init__(self, config: PolicyGradientConfig, model: Named, task: Task, needs: Needs) -> None:
+        self.settings, self.needs, self.task = config, needs, task
+        check_schedules(config, task.horizon)
+        torch.manual_seed(derive_seed(task.seed, "initial weights"))
+        self.policy = ActorCritic(
+            task.group, model, shared=config.shared, normalise=config.normalise_observations,
+            squash=config.squash, log_std=config.log_std,
+        )  # fmt: skip
+        self.reward_scale = RewardScale(config.gamma, task.lanes) if config.normalise_rewards else None
+        self.policy.add_module("reward_scale", self.reward_scale)
+        self.flat = Flat(self.policy, gradients=True)
+        self.optimiser = Adam(self.flat, lr=value_at(config.lr, 0, task.horizon), max_grad_norm=config.max_grad_norm)
+        self.updates = 0
+
+    def update(self, batch: Fragment, learner: Learner) -> Update:
+        self.optimiser.lr = value_at(self.settings.lr, learner.steps, self.task.horizon)
+        entropy = value_at(self.settings.entropy, learner.steps, self.task.horizon)
+        metrics = self._learn(batch, learner, entropy)
+        metrics["train/learning_rate"] = Last(self.optimiser.lr)
+        metrics["train/entropy_coef"] = Last(entropy)
+        # Statistics change between versions, never inside one: decisions and their evaluation see the same.
+        if self.policy.normaliser is not None:
+            self.policy.normaliser.update(batch.observation, batch.valid, learner.mean)
+        if self.reward_scale is not None:
+            self.reward_scale.update(batch, learner.mean)
+        self.updates += 1
+        return Update(metrics)
+
+    @abstractmethod
+    def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
+        """Take the steps of one update. `entropy`: the weight of the bonus now."""
+
+    def _reward(self, batch: Fragment) -> Tensor:
+        return batch.reward if self.reward_scale is None else self.reward_scale(batch.reward)
+
+    # ------------------------------------------------------------ state
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
+        state |= {f"optimiser.{name}": value for name, value in self.optimiser.state_dict().items()}
+        state["updates"] = torch.tensor(self.updates)
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.policy.load_state_dict(part(state, "policy."))
+        self.optimiser.load_state_dict(part(state, "optimiser."))
+        self.updates = int(state["updates"])
+
+
+def check_schedules(config: PolicyGradientConfig, horizon: int | None) -> None:
+    """A schedule needs an end."""
+    for key in ("lr", "entropy"):
+        value = getattr(config, key)
+        if isinstance(value, Schedule) and value.steps is None and horizon is None:
+            raise InputError(f"algorithm.{key} has no end: give it `steps`, or set stop.steps")
+
+
+def part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The entries under a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
