@@ -4,4 +4,13 @@ from __future__ import annotations
 
 from shoal.base.table import Table
 
-ALGORITHMS = Table("algorithm", {"ppo": "shoal.algorithms.ppo:PPO"})
+ALGORITHMS = Table(
+    "algorithm",
+    {
+        "ppo": "shoal.algorithms.ppo:PPO",
+        "appo": "shoal.algorithms.appo:APPO",
+        "impala": "shoal.algorithms.impala:IMPALA",
+        "a2c": "shoal.algorithms.a2c:A2C",
+        "a3c": "shoal.algorithms.a2c:A3C",
+    },
+)

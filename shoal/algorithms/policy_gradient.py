@@ -88,7 +88,8 @@ class PolicyGradient(Algorithm):
     def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
         """Take the steps of one update. `entropy`: the weight of the bonus now."""
 
-    def _reward(self, batch: Fragment) -> Tensor:
+    def scaled_reward(self, batch: Fragment) -> Tensor:
+        """What is learned from, `[R, B]`."""
         return batch.reward if self.reward_scale is None else self.reward_scale(batch.reward)
 
     # ------------------------------------------------------------ state

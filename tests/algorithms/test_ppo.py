@@ -15,16 +15,11 @@ from shoal.algorithms.ppo import PPO, PPOConfig
 from shoal.api.algorithm import NonFiniteError, Task
 from shoal.api.env import AgentGroup
 from shoal.api.experiment import Experiment
-from shoal.api.fragment import Fragment
 from shoal.base.config import Named, Schedule
 from shoal.base.errors import InputError
-from shoal.launchers.evaluate import evaluate
 from shoal.launchers.train import train
+from tests.algorithms.batches import GROUP, GRU, MLP, fragment, learned
 from tests.algorithms.replicas import MeetingLearner, shares, together
-
-GROUP = AgentGroup(("agent",), spaces.Box(-5, 5, (3,), np.float32), spaces.Discrete(4))
-MLP = Named(name="mlp", hidden=[8])  # type: ignore[call-arg]
-GRU = Named(name="gru", hidden=[8])  # type: ignore[call-arg]
 
 
 def build(
@@ -38,39 +33,6 @@ def build(
     defaults = {"unroll": 6, "minibatch": 12, "epochs": 2}
     task = Task(group, lanes, seed=3, horizon=horizon, replicas=replicas)
     return PPO(PPOConfig.parse({**defaults, **settings}), model, task)
-
-
-def fragment(ppo: PPO, lanes: int = 4, seed: int = 0) -> Fragment:
-    """Random experience with ends of both kinds, in the builder's layout, log probabilities from the policy itself."""
-    random = np.random.default_rng(seed)
-    rows = ppo.config.unroll + 1
-    valid = np.ones((rows, lanes), bool)
-    valid[-1] = False
-    truncated = np.zeros_like(valid)
-    truncated[2, 0] = True
-    valid[3, 0] = False
-    terminated = np.zeros_like(valid)
-    terminated[1, 1] = True
-    first = np.zeros_like(valid)
-    first[0], first[4, 0], first[2, 1] = True, True, True
-    batch = Fragment(
-        observation=random.normal(size=(rows, lanes, 3)).astype(np.float32),
-        action=random.integers(0, 4, (rows, lanes)),
-        reward=random.normal(size=(rows, lanes)).astype(np.float32),
-        terminated=terminated, truncated=truncated, valid=valid, first=first,
-        version=np.zeros((rows, lanes), np.int64),
-        extras={"log_prob": np.zeros((rows, lanes), np.float32)},
-        action_mask=None,
-        state=None,
-        lanes=np.arange(lanes),
-    ).map(torch.from_numpy)  # fmt: skip
-    batch.state = ppo.policy.initial_state(lanes)
-    with torch.no_grad():
-        observation = ppo.policy.normalised(batch.observation)
-        batch.extras["log_prob"] = ppo.policy.evaluate(
-            observation, batch.state, batch.first, batch.action, None
-        ).log_prob
-    return batch
 
 
 def test_one_pass_over_the_whole_batch_is_the_textbook_gradient() -> None:
@@ -350,17 +312,8 @@ def test_a_batch_with_fewer_rows_than_minibatches() -> None:
 
 
 def learn(root: Any, world: str, algorithm: dict[str, Any], model: str, updates: int) -> float:
-    experiment = Experiment.parse(
-        {
-            "env": {"id": world, "num_envs": 16},
-            "algorithm": {"name": "ppo", "unroll": 16, "minibatch": 64, "lr": 3e-3, **algorithm},
-            "model": {"name": model, "hidden": [32]},
-            "stop": {"updates": updates},
-            "name": "toy",
-        }
-    )
-    outcome = train(experiment, root=root, quiet=True)
-    return evaluate(str(outcome.folder), episodes=50, root=root)[0].mean
+    settings = {"name": "ppo", "unroll": 16, "minibatch": 64, "lr": 3e-3, **algorithm}
+    return learned(root, world, settings, {"name": model, "hidden": [32]}, updates)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def pages() -> list[Path]:
     return [
         ROOT / "README.md",
         ROOT / "CHANGELOG.md",
-        ROOT / "shoal/algorithms/ppo/README.md",
+        *sorted((ROOT / "shoal/algorithms").glob("*/README.md")),
         *sorted(DOCS.rglob("*.md")),
     ]
 

@@ -35,7 +35,7 @@ class PPO(PolicyGradient):
         observation = self.policy.normalised(batch.observation)
         value = self.policy.values(observation, batch.state, batch.first)
         ends = (batch.terminated, batch.truncated, batch.valid)
-        advantage = gae(self._reward(batch), value, *ends, gamma=self.config.gamma, lam=self.config.lam)
+        advantage = gae(self.scaled_reward(batch), value, *ends, gamma=self.config.gamma, lam=self.config.lam)
         target = advantage + value
         if self.config.normalise_advantages:
             advantage = normalised(advantage, batch.valid, learner.mean)
