@@ -19,6 +19,10 @@ BARS = {
     "cartpole-memory": (450.0, 500_000, 4),
     "lunarlander": (200.0, 1_000_000, 4),
     "acrobot": (-90.0, 300_000, 4),
+    "cartpole-impala": (475.0, 500_000, 4),
+    "cartpole-appo": (475.0, 200_000, 4),
+    "cartpole-a2c": (475.0, 500_000, 4),
+    "cartpole-a3c": (475.0, 500_000, 4),
 }
 """Recipe -> greedy mean return to reach, environment steps allowed, seeds of five that must."""
 
