@@ -15,13 +15,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal.api.experiment import StopConfig
 from shoal.monitoring.progress import Progress, elapsed_text, sparkline
+from shoal.monitoring.share_bar import COLOURS, ShareBar
+from shoal.monitoring.shares import LABELS, busy, percent
 from shoal.monitoring.sinks import Row
 from shoal.monitoring.terminal import shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from shoal.api.experiment import StopConfig
 
 _SECONDS_BETWEEN_ROWS = 0.5  # one drawing costs about 5 ms of the training process
 _WIDEST = 88
@@ -75,9 +78,11 @@ class LivePanel:
 def draw(progress: Progress, title: str, folder: Path, console: Console) -> Panel:
     """The panel for one moment."""
     width = min(console.width, _WIDEST)
-    body = Group(_bar(progress), Text(), _facts(progress, width, console), Text(), _losses(progress))
+    body: list[RenderableType] = [_bar(progress), Text(), _facts(progress, width, console), Text(), _losses(progress)]
+    if shares := progress.shares():
+        body += [Text(), _shares(shares)]
     return Panel(
-        body, title=Text(title, "bold"), title_align="left", subtitle=Text(str(folder), "dim"),
+        Group(*body), title=Text(title, "bold"), title_align="left", subtitle=Text(str(folder), "dim"),
         subtitle_align="left", border_style="cyan", width=width, padding=(0, 1),
     )  # fmt: skip
 
@@ -130,4 +135,20 @@ def _losses(progress: Progress) -> Table:
         table.add_column(justify="right", no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_row(*(Text(label, "dim") for label in _LOSSES))
     table.add_row(*(shown(progress.number(key), ",.4g") for key in _LOSSES.values()))
+    return table
+
+
+def _shares(shares: dict[str, dict[str, float]]) -> Table:
+    """A row per kind of worker: what it did, and what it waited for."""
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(style="dim", min_width=8, no_wrap=True, overflow="ellipsis")
+    table.add_column(ratio=1)
+    for _ in range(3):
+        table.add_column(justify="right", no_wrap=True, overflow="ellipsis")
+    for kind, states in shares.items():
+        waits = [
+            Text(f"{percent(states.get(state))} {state.removeprefix('waited_')}", COLOURS[state])
+            for state in ("waited_input", "waited_slot")
+        ]
+        table.add_row(LABELS.get(kind, kind), ShareBar(states), f"{percent(busy(states))} busy", *waits)
     return table

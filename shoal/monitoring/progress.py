@@ -8,10 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from shoal.api.experiment import StopConfig
 from shoal.base.duration import format_duration
+from shoal.monitoring.shares import by_kind
 from shoal.monitoring.sinks import Row
+
+if TYPE_CHECKING:
+    from shoal.api.experiment import StopConfig
 
 _HISTORY = 256
 _RATE_ROWS = 50
@@ -67,6 +71,10 @@ class Progress:
         """A finite number of the last row."""
         value = self.row.get(key)
         return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+    def shares(self) -> dict[str, dict[str, float]]:
+        """Kind of worker -> state -> share of its time, of the last row; empty where it holds none."""
+        return by_kind({name: number for name in self.row if (number := self.number(name)) is not None})
 
     @property
     def elapsed(self) -> float:

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from shoal.api.experiment import StopConfig
 from shoal.monitoring.progress import Progress, elapsed_text
+from shoal.monitoring.shares import LABELS, busy, percent
 from shoal.monitoring.sinks import Row
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from shoal.api.experiment import StopConfig
 
 _SECONDS_BETWEEN_LINES = 2.0
 
@@ -109,7 +111,7 @@ class PlainLines:
 
 
 def plain_line(progress: Progress) -> str:
-    """`   20,480 steps | return  143.2 | len 143 | 12,345 steps/s | 1.7 s | left ~8 s`."""
+    """`   20,480 steps | return  143.2 | len 143 | 12,345 steps/s | 1.7 s | left ~8 s | busy: actors 93 %, trainer 41 %`."""
     parts = [
         f"{shown(progress.number('step'), ',.0f'):>9} steps",
         f"return {shown(progress.number('rollout/ep_rew_mean'), ',.1f'):>6}",
@@ -118,6 +120,9 @@ def plain_line(progress: Progress) -> str:
         elapsed_text(progress.elapsed),
         f"left {progress.left_text()}",
     ]
+    if shares := progress.shares():
+        busy_ = [f"{LABELS.get(kind, kind)} {percent(busy(states))}" for kind, states in shares.items()]
+        parts.append(f"busy: {', '.join(busy_)}")
     return " | ".join(parts)
 
 

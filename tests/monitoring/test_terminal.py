@@ -14,6 +14,7 @@ from rich.console import Console
 from shoal.api.experiment import StopConfig
 from shoal.monitoring.live_panel import draw
 from shoal.monitoring.progress import Progress
+from shoal.monitoring.share_bar import ShareBar
 from shoal.monitoring.terminal import PlainLines, TerminalView
 
 FOLDER = Path("runs/cartpole/brisk-herring-07")
@@ -23,6 +24,12 @@ ROW: dict[str, Any] = {
     "time/fps": 12_345.0, "time/elapsed": 1.66, "train/policy_loss": -0.0123, "train/value_loss": 12.5,
     "train/entropy_loss": -0.61, "train/approx_kl": 0.0051, "train/explained_variance": 0.43,
 }  # fmt: skip
+
+SHARES = {
+    "time/trainer_worked": 0.41, "time/trainer_waited_input": 0.59, "time/trainer_waited_slot": 0.0,
+    "time/actor_worked": 0.63, "time/actor_inference": 0.30, "time/actor_waited_input": 0.02, "time/actor_waited_slot": 0.05,
+}  # fmt: skip
+POLICIES = {"time/policy_worked": 0.2, "time/policy_waited_input": 0.8, "time/policy_waited_slot": 0.0}
 
 
 class Clock:
@@ -52,6 +59,12 @@ def test_a_plain_line_says_it_all() -> None:
     lines.write(ROW)
     expected = "   20,480 steps | return  143.2 | len 143 | 12,345 steps/s | 1.7 s | left ~6 s"
     assert stream.getvalue().splitlines() == ["ppo on CartPole-v1 -> runs/cartpole/brisk-herring-07", expected]
+
+
+def test_a_plain_line_says_how_busy_workers_are_if_they_do() -> None:
+    lines, stream = plain(Clock())
+    lines.write({**ROW, **SHARES})
+    assert stream.getvalue().endswith(" | busy: actors 93 %, trainer 41 %\n")
 
 
 def test_plain_lines_come_every_two_seconds_and_at_both_ends() -> None:
@@ -86,11 +99,30 @@ def test_the_panel_shows_everything_in_few_lines() -> None:
     assert len(text.splitlines()) <= 14
 
 
+def test_the_panel_shows_where_the_time_goes() -> None:
+    assert "busy" not in panel(ROW)
+    rows = panel({**ROW, **SHARES, **POLICIES}).splitlines()[-4:-1]
+    assert [row.split()[1] for row in rows] == ["actors", "policies", "trainer"]
+    assert rows[0].endswith("━─── 93 % busy  2 % input 5 % slot │")
+    assert rows[2].endswith("─ 41 % busy 59 % input 0 % slot │")
+    thick, thin = rows[2].count("━"), rows[2].count("─")
+    assert thick / (thick + thin) == pytest.approx(0.41, abs=0.02)
+    assert len({row.count("━") + row.count("─") for row in rows}) == 1, "bars of equal length"
+
+
+def test_a_terminal_without_unicode_has_bars_too() -> None:
+    console = Console(file=io.TextIOWrapper(io.BytesIO(), "ascii"), width=100, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        console.print(ShareBar({"worked": 0.25, "waited_input": 0.75}))
+    assert capture.get().strip() == "=" * 25 + "-" * 75
+
+
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
 def test_the_panel_fits_any_width(width: int) -> None:
-    for row in ({}, ROW, {"step": 10**9, "update": 10**6, "rollout/ep_rew_mean": -1e7}):
+    busy = {**ROW, **SHARES, **POLICIES}
+    for row in ({}, ROW, {"step": 10**9, "update": 10**6, "rollout/ep_rew_mean": -1e7}, busy):
         lines = panel(row, width).splitlines()
-        assert len(lines) <= 14
+        assert len(lines) <= 15
         assert {len(line) for line in lines} == {min(width, 88)}
 
 
