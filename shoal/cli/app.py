@@ -23,6 +23,9 @@ Recipe = Annotated[
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings on top, e.g. algorithm.lr=1e-3.")
 ]
+Run = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run folder, EXPERIMENT/TRIAL, or EXPERIMENT for its newest trial.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -46,9 +49,7 @@ def train(
 
 @app.command()
 def evaluate(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run folder, EXPERIMENT/TRIAL, or EXPERIMENT for its newest trial.")
-    ],
+    run: Run,
     episodes: Annotated[int, typer.Option(min=1, help="Greedy episodes to play.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of those episodes.")] = 0,
     checkpoint: Annotated[str, typer.Option(metavar="TAG|N", help="`latest`, or a version.")] = "latest",
@@ -58,6 +59,38 @@ def evaluate(
     from shoal.cli.evaluate import run as work
 
     work(run, episodes=episodes, seed=seed, checkpoint=checkpoint, json=json)
+
+
+@app.command()
+def status(run: Run, json: Json = False) -> None:
+    """Show where a live run stands and what its workers do, or how an ended one ended."""
+    from shoal.cli.status import run as work
+
+    work(run, json=json)
+
+
+@app.command()
+def pause(run: Run) -> None:
+    """Let a live run wait: its processes stay, nothing is sampled or learned."""
+    from shoal.cli.orders import run as work
+
+    work(run, "pause")
+
+
+@app.command()
+def unpause(run: Run) -> None:
+    """Let a paused run go on."""
+    from shoal.cli.orders import run as work
+
+    work(run, "unpause")
+
+
+@app.command()
+def stop(run: Run) -> None:
+    """End a live run as Ctrl-C would: with a checkpoint to go on from."""
+    from shoal.cli.orders import run as work
+
+    work(run, "stop")
 
 
 @app.command()

@@ -6,6 +6,7 @@ import json
 import math
 import mmap
 import os
+from collections.abc import Iterator
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,20 @@ def drop_later(path: Path, step: int) -> None:
     kept = [line for line in lines if (row := _parse(line)) is not None and row.get("step", 0) <= step]
     if len(kept) < len(lines):
         write_atomic(path, b"".join(kept))
+
+
+def newest_first(path: Path, block: int = 65536) -> Iterator[dict[str, Any]]:
+    """The rows from the last to the first, read only as far as asked; a torn end is passed over, a missing file is empty."""
+    if not path.exists():
+        return
+    with open(path, "rb") as file:
+        end, rest = file.seek(0, os.SEEK_END), b""
+        while end > 0:
+            begin = max(0, end - block)
+            file.seek(begin)
+            first, *lines = (file.read(end - begin) + rest).split(b"\n")
+            lines, rest, end = (lines, first, begin) if begin else ([first, *lines], b"", 0)
+            yield from (row for line in reversed(lines) if (row := _parse(line)) is not None)
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

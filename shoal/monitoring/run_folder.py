@@ -77,6 +77,11 @@ class RunFolder:
         return self.path.resolve().name
 
     @property
+    def name(self) -> str:
+        """`experiment/trial`."""
+        return f"{self.experiment}/{self.trial}"
+
+    @property
     def config(self) -> Path:
         """The resolved experiment."""
         return self.path / "config.yaml"
@@ -111,6 +116,11 @@ class RunFolder:
         """A file per worker; made by who writes the first."""
         return self.path / "logs"
 
+    @property
+    def control(self) -> Path:
+        """The socket of a live run: see `panel.py`."""
+        return self.path / "control.sock"
+
     # ---------------------------------------------------------------- reading and writing
 
     def write_config(self, values: dict[str, Any]) -> None:
@@ -141,14 +151,19 @@ class RunFolder:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
-            owner = path.read_text().strip() or "(not known yet)"
-            raise InputError(f"{self.path} is being trained by process {owner}: wait for it, or stop it") from None
+            raise InputError(f"{self.path} is being trained by process {self.owner}: wait for it, or stop it") from None
         except OSError as error:
             raise ShoalError(f"{path} cannot be locked ({error.strerror}): keep runs where it can") from None
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         self._lock = handle
         mend(self.events)
+
+    @property
+    def owner(self) -> str:
+        """The number of the process that trains here, or did so last."""
+        path = self.path / ".lock"
+        return (path.read_text().strip() if path.exists() else "") or "(not known yet)"
 
     def unlock(self) -> None:
         """Let the next one train here."""

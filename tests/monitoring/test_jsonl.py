@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shoal.monitoring.jsonl import append_line, drop_later, encode_line, mend
+from shoal.monitoring.jsonl import append_line, drop_later, encode_line, mend, newest_first
 
 WHOLE = b'{"step": 1}\n{"step": 2}\n'
 
@@ -70,3 +70,25 @@ def test_rows_beyond_the_step_are_dropped(tmp_path: Path) -> None:
     path.write_bytes(WHOLE + b'{"step": 3}\n')
     drop_later(path, 2)
     assert path.read_bytes() == WHOLE
+
+
+@pytest.mark.parametrize("block", [1, 3, 7, 64, 65536])
+def test_newest_first(tmp_path: Path, block: int) -> None:
+    path = tmp_path / "rows.jsonl"
+    assert list(newest_first(path)) == []
+    for i in range(5):
+        append_line(path, {"step": i, "text": "é" * i})
+    with path.open("ab") as file:
+        file.write(b'{"step": 5, "te')
+    rows = list(newest_first(path, block))
+    assert [row["step"] for row in rows] == [4, 3, 2, 1, 0]
+    assert rows[0]["text"] == "éééé"
+
+
+def test_newest_first_reads_only_what_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"step": 1}\n' + b"x" * 10_000 + b'\n{"step": 2}')
+    rows = newest_first(path, 16)
+    assert next(rows) == {"step": 2}, "whole but for its line end"
+    path.write_bytes(b"")
+    assert list(rows) == []
