@@ -1,4 +1,4 @@
-"""The two primitives a transport gives; every stream is made of them."""
+"""The three primitives a transport gives: streams are made of Ring and Mailbox, replicas of a trainer meet in a Tally."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal.base.errors import ShoalError
 from shoal.base.tree import Tree
 
 
@@ -59,3 +60,36 @@ class Mailbox(ABC):
     @abstractmethod
     def read(self, version: int, into: np.ndarray) -> bool:
         """Copy `version` into `into`; False if it is not there (any more, or yet)."""
+
+
+class AbandonedError(ShoalError):
+    """Nobody waits in this tally any more: a participant died, or the run ends."""
+
+
+class Tally(ABC):
+    """Vectors summed over `ranks` participants, round by round.
+
+    All participants make the same calls in the same order. Each adds up all parts itself, in the order of ranks, so all get equal
+    bits whoever comes last. Nobody returns from a round before every rank has brought its part, so a participant that dies leaves
+    the others waiting, never with a wrong sum. Ending that wait is the owner's part: `abandon`.
+    """
+
+    ranks: int
+    nbytes: int
+    """Room for one vector."""
+
+    @abstractmethod
+    def sum(self, rank: int, vector: np.ndarray, timeout: float) -> np.ndarray:
+        """The sum of what all ranks brought to this round: float32 or float64 `[n]`, good until this rank's next call.
+
+        TimeoutError names the ranks that did not come; the same call again goes on waiting. ValueError, on all ranks alike: they
+        brought different lengths or dtypes. AbandonedError: the owner gave up.
+        """
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Owner: whoever waits, or calls later, gets an AbandonedError at once."""
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Owner, once all participants are gone: new ones may begin, at round 0."""

@@ -1,14 +1,16 @@
-"""The conformance suite of transports: every Ring and every Mailbox keeps these promises."""
+"""The conformance suite of transports: every Ring, every Mailbox and every Tally keeps these promises."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
 from shoal.base.arrays import Layout
-from shoal.streams.primitives import Mailbox, Ring
+from shoal.streams.primitives import AbandonedError, Mailbox, Ring, Tally
 
 LAYOUT = Layout.of({"x": np.zeros((3, 2), np.float32), "id": np.zeros((), np.int64)})
 
@@ -122,3 +124,112 @@ def check_mailbox(make: Callable[[int, int], Mailbox]) -> None:
     except RuntimeError:
         return
     raise AssertionError("versions must not go backwards")
+
+
+MakeTally = Callable[[int, int], Tally]
+SOON = 10.0
+"""Seconds in which everything here has happened long ago."""
+
+
+def check_tally(make: MakeTally) -> None:
+    """Equal bits for all, whole rounds, refusals on all sides alike, and waits that end."""
+    for ranks in (1, 2, 3):
+        _tally_sums_in_rank_order(make(ranks, 8 * 100))
+    _tally_waits_for_all(make(2, 64))
+    _tally_refuses_parts_that_differ(make(3, 64))
+    _tally_refuses_what_it_cannot_hold(make(1, 64))
+    _tally_is_abandoned_and_renewed(make(2, 64))
+
+
+def _at_once(ranks: int, job: Callable[[int], Any]) -> list[Any]:
+    """What `job(rank)` returned or raised, each rank in a thread of its own."""
+
+    def run(rank: int) -> Any:
+        try:
+            return job(rank)
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(ranks) as pool:
+        return list(pool.map(run, range(ranks)))
+
+
+def _part(rank: int, round_: int) -> np.ndarray:
+    """Of many magnitudes, so that another order gives other bits; length and dtype change from round to round."""
+    random = np.random.default_rng((rank, round_))
+    vector = random.normal(size=1 + 7 * (round_ % 14)) * 10.0 ** random.integers(-6, 6)
+    return vector.astype(np.float32 if round_ % 3 else np.float64)
+
+
+def _tally_sums_in_rank_order(tally: Tally, rounds: int = 150) -> None:
+    def job(rank: int) -> list[bytes]:
+        return [tally.sum(rank, _part(rank, round_), SOON).tobytes() for round_ in range(rounds)]
+
+    answers = _at_once(tally.ranks, job)
+    for round_ in range(rounds):
+        expected = _part(0, round_)
+        for rank in range(1, tally.ranks):
+            expected = expected + _part(rank, round_)
+        for answer in answers:
+            assert not isinstance(answer, Exception), answer
+            assert answer[round_] == expected.tobytes(), "all get the sum in the order of ranks, to the last bit"
+
+
+def _raises(kind: type[Exception], call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"{kind.__name__} was due")
+
+
+def _tally_waits_for_all(tally: Tally) -> None:
+    ones, twos = np.ones(4, np.float32), np.full(4, 2, np.float32)
+    began = time.monotonic()
+    assert "[1]" in _raises(TimeoutError, lambda: tally.sum(0, ones, 0.05)), "who is missing must be named"
+    assert 0.05 <= time.monotonic() - began < 1.0, "a wait must end at its timeout"
+    _raises(RuntimeError, lambda: tally.sum(0, twos, 0.0))
+    assert (tally.sum(1, twos, SOON) == 3).all(), "what was brought before the timeout counts"
+    _raises(TimeoutError, lambda: tally.sum(1, twos, 0.0))
+    assert (tally.sum(0, ones, SOON) == 3).all(), "the same call again goes on with the same round"
+    assert (tally.sum(0, twos, SOON) == 4).all()
+    assert (tally.sum(1, twos, SOON) == 4).all()
+
+
+def _tally_refuses_parts_that_differ(tally: Tally) -> None:
+    parts = {
+        ("3 numbers", "5 numbers"): (np.zeros(3), np.zeros(5)),
+        ("float32", "float64"): (np.zeros(1, "f"), np.zeros(1)),
+    }
+    for named, (usual, other) in parts.items():
+        brought = [usual, other, usual]
+        for error in _at_once(3, lambda rank, brought=brought: tally.sum(rank, brought[rank], SOON)):  # type: ignore[misc]
+            assert isinstance(error, ValueError), f"every rank must refuse, got {error!r}"
+            assert all(text in str(error) for text in named), f"both must be named: {error}"
+    for total in _at_once(3, lambda rank: tally.sum(rank, np.ones(2), SOON)):
+        assert (total == 3).all(), "the round after a refusal is as any other"
+
+
+def _tally_refuses_what_it_cannot_hold(tally: Tally) -> None:
+    assert "72 bytes" in _raises(ValueError, lambda: tally.sum(0, np.zeros(9), 0.0))
+    _raises(ValueError, lambda: tally.sum(0, np.zeros(2, np.int64), 0.0))
+    _raises(ValueError, lambda: tally.sum(0, np.zeros((2, 2)), 0.0))
+    assert (tally.sum(0, np.ones(8), 0.0) == 1).all(), "a refused call is no part"
+
+
+def _tally_is_abandoned_and_renewed(tally: Tally) -> None:
+    for _ in range(10):
+        tally.abandon()
+        began = time.monotonic()
+        _raises(AbandonedError, lambda: tally.sum(0, np.ones(2), SOON))
+        tally.renew()
+        _raises(TimeoutError, lambda: tally.sum(0, np.ones(2), 0.0))
+        with ThreadPoolExecutor(1) as pool:
+            waiter = pool.submit(tally.sum, 0, np.ones(2), SOON)
+            tally.abandon()
+            assert isinstance(waiter.exception(SOON), AbandonedError), "whoever waits must be told"
+        _raises(AbandonedError, lambda: tally.sum(1, np.zeros(2), SOON))
+        assert time.monotonic() - began < SOON / 2, "an abandoned tally lets nobody wait"
+        tally.renew()
+        for total in _at_once(2, lambda rank: tally.sum(rank, np.full(2, 1.5 * rank), SOON)):
+            assert (total == 1.5).all(), "a renewed tally starts anew"

@@ -16,6 +16,7 @@ import numpy as np
 
 from shoal.streams.transports.shm.mailbox import ShmMailbox
 from shoal.streams.transports.shm.ring import ShmRing
+from shoal.streams.transports.shm.tally import ShmTally
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,6 +105,25 @@ def watch(handle: Any, seconds: float) -> dict[str, int]:
             else:
                 counts["gone"] += 1
     return counts
+
+
+def bring(handle: Any, rank: int, rounds: int) -> str | None:
+    """Sum `rounds` rounds; what was wrong with the first wrong sum, if one was."""
+    tally = ShmTally.attach(handle)
+    for round_ in range(rounds):
+        if (total := tally.sum(rank, part(rank, round_, tally.nbytes), 10.0)).tobytes() != whole(tally, round_):
+            return f"round {round_}: {total}"
+    return None
+
+
+def part(rank: int, round_: int, nbytes: int) -> np.ndarray:
+    """Every number tells rank, round and place; sums of them are exact."""
+    return np.arange(nbytes // 8, dtype=np.float64) * 8 + rank + 100_000 * round_
+
+
+def whole(tally: ShmTally, round_: int) -> bytes:
+    """The sum that is due."""
+    return sum(part(rank, round_, tally.nbytes) for rank in range(tally.ranks)).tobytes()  # type: ignore[union-attr]
 
 
 if __name__ == "__main__":

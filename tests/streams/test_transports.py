@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing
+from shoal.streams.transports.memory_tally import MemoryTally
 from shoal.streams.transports.shm.mailbox import ShmMailbox
 from shoal.streams.transports.shm.ring import ShmRing
-from shoal.testing.transport import check_mailbox, check_ring
+from shoal.streams.transports.shm.tally import ShmTally
+from shoal.testing.transport import check_mailbox, check_ring, check_tally
 
 
 @pytest.mark.parametrize("ring", [MemoryRing, ShmRing])
@@ -20,3 +22,8 @@ def test_ring(ring: Any) -> None:
 @pytest.mark.parametrize("mailbox", [MemoryMailbox, ShmMailbox])
 def test_mailbox(mailbox: Any) -> None:
     check_mailbox(mailbox)
+
+
+@pytest.mark.parametrize("tally", [MemoryTally, ShmTally])
+def test_tally(tally: Any) -> None:
+    check_tally(tally)
