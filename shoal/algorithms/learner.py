@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from shoal.api.algorithm import Differentiable, Learner, NonFiniteError, Optimiser
@@ -20,31 +20,57 @@ class Adam(Optimiser):
 
     def __init__(self, flat: Flat, *, lr: float, max_grad_norm: float, eps: float = 1e-5) -> None:
         self.flat, self.lr, self.max_grad_norm, self._eps = flat, lr, max_grad_norm, eps
-        self._mean, self._square = torch.zeros_like(flat.parameters), torch.zeros_like(flat.parameters)
-        self._steps = torch.zeros((), device=flat.parameters.device)
+        self._moments = _Moments(flat.parameters)
+        self.statistics = Flat(self._moments, gradients=False)
 
     @torch.no_grad()
     def apply(self) -> None:
         """One step along `flat.gradients`."""
         assert self.flat.gradients is not None, "this block was laid out without gradients"
+        now = self._moments
         adam(
-            [self.flat.parameters], [self.flat.gradients], [self._mean], [self._square], [], [self._steps],
+            [self.flat.parameters], [self.flat.gradients], [now.mean], [now.square], [], [now.steps],
             fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.lr, weight_decay=0.0, eps=self._eps, maximize=False,
         )  # fmt: skip
 
     def state_dict(self) -> dict[str, Tensor]:
         """First and second moments and the count of steps."""
-        return {"mean": self._mean, "square": self._square, "steps": self._steps}
+        return self._moments.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on from `state_dict`."""
-        self._mean.copy_(state["mean"])
-        self._square.copy_(state["square"])
-        self._steps.copy_(state["steps"])
+        self._moments.load_state_dict(state)
+
+
+class _Moments(nn.Module):
+    """What Adam remembers. A module, so that it can be laid out in one block as a policy is."""
+
+    mean: Tensor
+    square: Tensor
+    steps: Tensor
+
+    def __init__(self, parameters: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros_like(parameters))
+        self.register_buffer("square", torch.zeros_like(parameters))
+        self.register_buffer("steps", torch.zeros((), device=parameters.device))
+
+
+def advance(optimiser: Optimiser) -> float:
+    """From the gradient that counts to new parameters: finite check, clipping, step. Returns the norm before clipping."""
+    gradients = optimiser.flat.gradients
+    assert gradients is not None, "this block was laid out without gradients"
+    norm = float(torch.linalg.vector_norm(gradients))
+    if not math.isfinite(norm):
+        raise NonFiniteError(f"the gradient's norm is {norm}")
+    if norm > optimiser.max_grad_norm:
+        gradients.mul_(optimiser.max_grad_norm / (norm + 1e-6))
+    optimiser.apply()
+    return norm
 
 
 class SoloLearner(Learner):
-    """A trainer without replicas."""
+    """A trainer without replicas, or a replica that trains by `hogwild`: the others are in the parameters."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -56,13 +82,12 @@ class SoloLearner(Learner):
         assert gradients is not None, "this block was laid out without gradients"
         gradients.zero_()
         loss.backward()
-        norm = float(torch.linalg.vector_norm(gradients))
-        if not math.isfinite(norm):
-            raise NonFiniteError(f"the gradient's norm is {norm}")
-        if norm > optimiser.max_grad_norm:
-            gradients.mul_(optimiser.max_grad_norm / (norm + 1e-6))
-        optimiser.apply()
-        return norm
+        return advance(optimiser)
 
     def mean(self, value: Tensor) -> Tensor:
-        return value
+        return value if value.is_floating_point() else value.double()
+
+    def consent(self, refusal: NonFiniteError | None) -> None:
+        """Before each update: raise if the batch is not fit to learn from."""
+        if refusal is not None:
+            raise refusal

@@ -64,6 +64,8 @@ class Optimiser(Protocol):
     flat: Flat
     lr: float
     max_grad_norm: float
+    statistics: Flat
+    """All that it remembers, in one block: moments, counts. Replicas that train by `hogwild` share it."""
 
     def apply(self) -> None:
         """One step along `flat.gradients`."""
@@ -86,15 +88,19 @@ class Learner(Protocol):
         """One parameter change; the gradient's norm before clipping. NonFiniteError leaves the parameters untouched.
 
         `weight`: rows behind a loss that is a mean over rows. Replicas agree on the mean over all their rows; one that has none
-        this time says 0 and steps along with the others.
+        this time says 0 and steps along with the others. So all of them call `step` and `mean` equally often, in equal order.
         """
 
     def mean(self, value: Tensor) -> Tensor:
-        """The mean over the replicas of this trainer: what they must share."""
+        """The mean over the replicas of this trainer: what they must share. Of equal shape on all; whole numbers give float64."""
 
 
 class NonFiniteError(ArithmeticError):
-    """A loss or gradient was NaN or infinite; its text names the source."""
+    """A loss or gradient was NaN or infinite; its text names the source.
+
+    An algorithm may raise it from a loss's `backward`, or wherever all replicas raise alike, which is after `step` or `mean`.
+    Anywhere else the others would wait for a replica that has left: let a NaN flow on into the loss instead.
+    """
 
 
 class Algorithm(ABC):
@@ -105,6 +111,8 @@ class Algorithm(ABC):
     policy: Policy
     flat: Flat
     """The policy's block: what is published."""
+    optimisers: tuple[Optimiser, ...]
+    """All of them, in a fixed order: what `hogwild` moves into shared memory, with their blocks."""
 
     @abstractmethod
     def __init__(self, config: Any, model: Named, task: Task) -> None: ...

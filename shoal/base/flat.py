@@ -25,27 +25,44 @@ class Flat:
     """
 
     def __init__(self, module: nn.Module, *, gradients: bool) -> None:
-        parameters = list(module.parameters())
-        buffers = list(module.named_buffers())
+        self._module = module
+        parameters, buffers = list(module.parameters()), list(module.buffers())
         dtypes = {p.dtype for p in parameters} or {torch.float32}
         if len(dtypes) != 1:
             raise TypeError(f"parameters of one dtype are needed, got {sorted(map(str, dtypes))}")
         dtype = dtypes.pop()
-        device = parameters[0].device if parameters else torch.device("cpu")
+        device = next((tensor.device for tensor in (*parameters, *buffers)), torch.device("cpu"))
         count = sum(p.numel() for p in parameters)
-        size = _padded(count * dtype.itemsize) + sum(_padded(b.numel() * b.dtype.itemsize) for _, b in buffers)
+        size = _padded(count * dtype.itemsize) + sum(_padded(b.numel() * b.dtype.itemsize) for b in buffers)
         self.block = torch.zeros(size, dtype=torch.uint8, device=device)
         self.parameters = self.block[: count * dtype.itemsize].view(dtype)
         self.gradients = torch.zeros_like(self.parameters) if gradients else None
-        self._move_parameters(parameters)
-        self._move_buffers(module, _padded(count * dtype.itemsize))
+        self._move(fill=True)
 
-    def _move_parameters(self, parameters: list[nn.Parameter]) -> None:
+    def adopt(self, block: Tensor, *, fill: bool) -> None:
+        """Lie in `block` from now on (uint8 `[nbytes]`), for example in shared memory; gradients stay where they are.
+
+        `fill`: with the numbers held so far. Otherwise with those that are there.
+        """
+        if block.dtype != torch.uint8 or block.shape != self.block.shape:
+            raise ValueError(f"uint8 {list(self.block.shape)} is needed, got {block.dtype} {list(block.shape)}")
+        size, dtype = self.parameters.nbytes, self.parameters.dtype
+        self.block = block
+        self.parameters = block[:size].view(dtype)
+        self._move(fill=fill)
+
+    def _move(self, *, fill: bool) -> None:
+        """Make every tensor of the module a view of the block."""
+        self._move_parameters(fill=fill)
+        self._move_buffers(_padded(self.parameters.nbytes), fill=fill)
+
+    def _move_parameters(self, *, fill: bool) -> None:
         start = 0
-        for parameter in parameters:
+        for parameter in self._module.parameters():
             stop = start + parameter.numel()
             view = self.parameters[start:stop].view(parameter.shape)
-            view.copy_(parameter.data)
+            if fill:
+                view.copy_(parameter.data)
             parameter.data = view
             if self.gradients is not None:
                 parameter.grad = self.gradients[start:stop].view(parameter.shape)
@@ -53,13 +70,14 @@ class Flat:
                 parameter.requires_grad_(False)
             start = stop
 
-    def _move_buffers(self, module: nn.Module, start: int) -> None:
-        for name, buffer in list(module.named_buffers()):
+    def _move_buffers(self, start: int, *, fill: bool) -> None:
+        for name, buffer in list(self._module.named_buffers()):
             size = buffer.numel() * buffer.dtype.itemsize
             view = self.block[start : start + size].view(buffer.dtype).view(buffer.shape)
-            view.copy_(buffer)
+            if fill:
+                view.copy_(buffer)
             owner, _, leaf = name.rpartition(".")
-            module.get_submodule(owner)._buffers[leaf] = view
+            self._module.get_submodule(owner)._buffers[leaf] = view
             start += _padded(size)
 
     @property

@@ -53,3 +53,30 @@ def test_a_loss_that_is_not_finite_is_refused() -> None:
     with pytest.raises(NonFiniteError, match="gradient's norm is nan"):
         SoloLearner().step(module(torch.full((1, 3), float("nan"))).sum(), adam)
     assert torch.equal(before, adam.flat.parameters)
+
+
+def test_statistics_lie_in_one_block_that_can_be_moved() -> None:
+    one, two = (Adam(Flat(net(), gradients=True), lr=1e-2, max_grad_norm=1.0) for _ in range(2))
+    for adam in (one, two):
+        assert adam.flat.gradients is not None
+        adam.flat.gradients.fill_(0.1)
+    one.apply()
+    one.statistics.adopt(torch.zeros_like(one.statistics.block), fill=True)
+    one.apply()
+    two.apply()
+    two.apply()
+    assert torch.equal(one.flat.parameters, two.flat.parameters), "moved, not changed"
+    two.statistics.adopt(one.statistics.block, fill=False)
+    two.apply()
+    assert {name: value.shape for name, value in one.state_dict().items()} == {
+        "mean": one.flat.parameters.shape,
+        "square": one.flat.parameters.shape,
+        "steps": torch.Size([]),
+    }
+    assert float(one.state_dict()["steps"]) == 3.0, "what two blocks of one memory remember is one"
+
+
+def test_whole_numbers_have_a_float64_mean() -> None:
+    assert SoloLearner().mean(torch.tensor([1, 2])).dtype == torch.float64
+    value = torch.tensor(1.5)
+    assert SoloLearner().mean(value) is value

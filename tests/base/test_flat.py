@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 import torch
 from torch import nn
 
@@ -64,3 +65,42 @@ def test_load_state_dict_writes_through() -> None:
         other[0].weight.fill_(3.0)
     net.load_state_dict(other.state_dict())
     assert torch.equal(flat.parameters[:15], torch.full((15,), 3.0))
+
+
+def test_a_block_given_by_the_caller_is_filled_and_lived_in() -> None:
+    plain, laid = module(), module()
+    flat = Flat(laid, gradients=True)
+    gradients, block = flat.gradients, torch.full((flat.nbytes,), 255, dtype=torch.uint8)
+    flat.adopt(block, fill=True)
+    for (name, old), new in zip(plain.state_dict().items(), laid.state_dict().values(), strict=True):
+        assert torch.equal(old, new), name
+        assert new.untyped_storage().data_ptr() == block.untyped_storage().data_ptr(), name
+    assert flat.block is block
+    assert flat.gradients is gradients
+    laid(torch.randn(4, 3)).square().sum().backward()
+    assert gradients is not None
+    assert gradients.any()
+    flat.parameters.zero_()
+    assert not block[: flat.parameters.nbytes].any()
+
+
+def test_two_modules_in_one_block_are_one() -> None:
+    one, two = module(), module()
+    first, second = Flat(one, gradients=True), Flat(two, gradients=True)
+    first.parameters.add_(1.0)
+    second.adopt(first.block, fill=False)
+    assert torch.equal(two[0].weight, one[0].weight), "what is there is taken over"
+    second.parameters.mul_(2.0)
+    two.get_buffer("count").fill_(3)
+    assert torch.equal(one[0].weight, two[0].weight)
+    assert int(one.get_buffer("count")) == 3
+    two(torch.randn(4, 3)).sum().backward()
+    assert first.gradients is not None
+    assert not first.gradients.any(), "gradients are nobody else's"
+
+
+def test_a_block_that_does_not_fit_is_refused() -> None:
+    flat = Flat(module(), gradients=True)
+    for wrong in (torch.zeros(flat.nbytes + 1, dtype=torch.uint8), torch.zeros(flat.nbytes)):
+        with pytest.raises(ValueError, match=rf"uint8 \[{flat.nbytes}\] is needed, got {wrong.dtype}"):
+            flat.adopt(wrong, fill=True)
