@@ -86,8 +86,3 @@ class SoloLearner(Learner):
 
     def mean(self, value: Tensor) -> Tensor:
         return value if value.is_floating_point() else value.double()
-
-    def consent(self, refusal: NonFiniteError | None) -> None:
-        """Before each update: raise if the batch is not fit to learn from."""
-        if refusal is not None:
-            raise refusal

@@ -68,6 +68,7 @@ class PolicyGradient(Algorithm):
         self.policy.add_module("reward_scale", self.reward_scale)
         self.flat = Flat(self.policy, gradients=True)
         self.optimiser = Adam(self.flat, lr=value_at(config.lr, 0, task.horizon), max_grad_norm=config.max_grad_norm)
+        self.optimisers = (self.optimiser,)
         self.updates = 0
 
     def update(self, batch: Fragment, learner: Learner) -> Update:
