@@ -89,6 +89,10 @@ class Env(ABC):
     def send(self, actions: dict[str, Array]) -> None:
         """Group -> `[num_envs, agents, ...]`. Returns at once where the world can; entries of idle agents are ignored."""
 
+    def ready(self) -> bool:
+        """Whether `recv` would answer at once."""
+        return True
+
     @abstractmethod
     def recv(self, timeout: float) -> Step:
         """The outcome of the last `send`; TimeoutError if the world does not answer in `timeout` seconds."""

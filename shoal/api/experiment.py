@@ -21,17 +21,39 @@ class EnvConfig(Config):
     """Passed to the environment's constructor."""
     wrappers: list[str] = []
     """Gymnasium wrappers around every copy, innermost first: `module:Class`."""
+    timeout: Duration = 60.0
+    """How long one step may take; where actors have processes of their own, one that hangs is killed and started again."""
+    background: bool = False
+    """Step every Env of an actor's ring in a thread of its own: for worlds that sleep, wait or compute outside Python."""
     vector: Literal["auto", "native", "loop"] = "auto"
     """How copies are stepped: `native` by the world's own vector implementation, `loop` one by one, `auto` native if it exists."""
 
 
 class PlacementConfig(Config):
-    """What runs where, and how far sampling may run ahead of learning."""
+    """What runs where, and how far sampling may run ahead of learning. `auto` leaves it to a short probe."""
 
-    actors: Count = Field(1, ge=1)
-    """Actor workers; the env copies are split over them. Under `--on local` each has a process of its own."""
+    actors: Count | None = Field(None, ge=1)
+    """Actor workers; the env copies are split over them. Left out with `trainers` and `together`: chosen by a probe."""
+    ring: Count = Field(1, ge=1)
+    """Envs per actor that take turns: while one waits for its decisions or its world, the others go on."""
+    inference: Literal["inline", "worker"] = "inline"
+    """Where policies decide: `inline` in the actor's own process, `worker` in policy workers that batch for many actors."""
+    policy_workers: Count = Field(1, ge=1)
+    """Policy workers per policy, where inference is theirs."""
+    trainers: Count | None = Field(None, ge=1)
+    """Replicas of each trainer; each learns from its share of the actors."""
+    agree: Literal["allreduce", "hogwild"] | None = None
+    """How replicas agree: `allreduce` (one gradient, in step) or `hogwild` (one block of parameters, each at its own pace)."""
+    together: bool | None = None
+    """Actors live in the process of their trainer, and take turns with it; otherwise in processes of their own."""
     max_lag: Count | None = Field(None, ge=0)
     """How many versions old experience may be: 0 waits for every update, 1 samples during one. Default: the algorithm's own."""
+    exact: bool | None = None
+    """Equal bits whoever runs it: rounds act with the version due, fragments are ordered by actor. Default: at lag 0 and inline."""
+
+
+def _as_placement(value: Any) -> Any:
+    return {} if value == "auto" else value
 
 
 class CheckpointConfig(Config):
@@ -78,7 +100,7 @@ class Experiment(Config):
     """How to learn; its other keys are those of the algorithm: see `shoal list`."""
     model: Annotated[Named, named_by_default("auto")] = Named(name="auto")
     """The network body; `auto` chooses by the observation space."""
-    placement: PlacementConfig = PlacementConfig()
+    placement: Annotated[PlacementConfig, BeforeValidator(_as_placement)] = PlacementConfig()
     """What runs where."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """When the run is saved."""

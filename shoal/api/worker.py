@@ -22,9 +22,13 @@ class Report:
     """Whose version, where there is one."""
     version: int | None = None
     """A trainer finished this version."""
+    replica: int = 0
+    """Which replica of the trainer speaks; of replicas in step, the first speaks for all."""
     trained_steps: int = 0
-    """Environment steps behind that version."""
+    """Environment steps behind that version: of all replicas in step, otherwise of this one."""
     metrics: dict[str, Metric] = field(default_factory=dict)
+    state: bytes | None = None
+    """A trainer's state as safetensors, when it was asked for."""
 
 
 class Worker(ABC):

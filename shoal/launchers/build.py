@@ -1,69 +1,176 @@
-"""From a Program to its workers. Every launcher builds them here; they differ in who polls them and over which transport."""
+"""From a Program to its workers. Every launcher builds them here; they differ in who polls them and over which streams."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from shoal.algorithms.agreement import AllreduceLearner
+from shoal.algorithms.learner import SoloLearner
+from shoal.api.algorithm import Learner
+from shoal.api.env import Env
+from shoal.api.worker import Worker
+from shoal.base.faults import Fault, Faults
+from shoal.base.flat import Flat
 from shoal.base.seeding import Noise, derive_seed
 from shoal.base.tree import tree_map
 from shoal.checkpoints.store import Checkpoint
 from shoal.envs import make_env
+from shoal.envs.background import BackgroundEnv
+from shoal.launchers.hosts import Job, clients_of
 from shoal.launchers.program import PolicyPlan, Program
+from shoal.launchers.wiring import Streams
+from shoal.monitoring.shares import Shares
 from shoal.rollout.rollout import Rollout
 from shoal.rollout.seat import Seat
 from shoal.rollout.trajectory import TrajectoryBuilder
-from shoal.streams.inference import InlineInference
+from shoal.streams.inference import InferenceClient, InlineInference
+from shoal.streams.inference_rings import AskLine, RingInference
+from shoal.streams.leave import Leave
 from shoal.streams.parameter import ParameterReader
-from shoal.streams.primitives import Mailbox, Ring
 from shoal.streams.sample import SampleReader, SampleWriter
-from shoal.workers.actor import ActorWorker
-from shoal.workers.trainer import TrainerWorker
+from shoal.workers.actor import ActorWorker, Pulse
+from shoal.workers.policy import PolicyWorker
+from shoal.workers.trainer import Replica, TrainerWorker
+
+FOREVER = 1e6
+"""Seconds that a replica waits for the others: a pause may be long, and a dead one is seen to by the supervisor."""
 
 
-def build_trainer(
-    program: Program, policy: str, rings: list[Ring], mailbox: Mailbox, start: Checkpoint | None
-) -> TrainerWorker:
-    """The trainer of one policy, its first version published. `rings`: one per actor, in their order."""
-    trainer = TrainerWorker(policy, program.policies[policy].algorithm, SampleReader(rings), mailbox)
-    if start is not None:
-        trainer.restore(start.tensors, policy, start.version, start.meta["steps"])
-    trainer.start()
-    return trainer
-
-
-class Life(NamedTuple):
-    """Which life of an actor this is."""
+@dataclass
+class Life:
+    """Which life of a host this is, and where it goes on."""
 
     version: int = 0
     """Where the run started."""
     incarnation: int = 0
-    """How often the actor died since."""
+    """How often the host died since."""
+    start: Checkpoint | None = None
+    """What its trainers go on from."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """Policy -> the version that its trainer goes on at, where it is not that of the checkpoint."""
+    rounds: dict[str, int] = field(default_factory=dict)
+    """Policy -> rounds of this launch that are over, or were lost with the trainer's last life."""
+    steps: int = 0
+    """Environment steps behind that."""
 
 
-def build_actor(
-    program: Program, index: int, rings: dict[str, Ring], mailboxes: dict[str, Mailbox], life: Life
-) -> ActorWorker:
-    """Actor `index` with its share of the env copies. `rings`, `mailboxes`: by policy."""
-    experiment = program.experiment
-    copies = program.envs_per_actor
-    env = make_env(experiment.env, copies, first_slot=index * copies)
-    seats = [_seat(program, plan, index, rings[name], mailboxes[name], life) for name, plan in program.policies.items()]
-    rollout = Rollout(env, seats, seed=derive_seed(experiment.seed, "env", life.incarnation, life.version))
-    return ActorWorker(f"actor-{index}", rollout)
+@dataclass
+class Builder:
+    """Builds the workers of one process."""
 
+    program: Program
+    streams: Streams
+    life: Life
+    pulse: Pulse = field(default_factory=Pulse)
+    faults: list[Fault] = field(default_factory=list)
+    supervised: bool = False
+    """Trainers wait for the controller's leave after each update; otherwise whoever polls them sees to it."""
 
-def _seat(program: Program, plan: PolicyPlan, index: int, ring: Ring, mailbox: Mailbox, life: Life) -> Seat:
-    """A later life goes on at the round that its predecessor left open, with randomness that was not used yet."""
-    needs = plan.algorithm.needs
-    policy, flat = plan.copy_policy()
-    client = InlineInference(policy, ParameterReader(mailbox, flat, max_lag=program.max_lag, start=life.version))
-    count = plan.lanes // program.actors
-    lanes = np.arange(index * count, (index + 1) * count)
-    noise = Noise(program.experiment.seed, f"actions of {plan.name}", lanes, policy.noise_size)
-    state = tree_map(lambda t: t.numpy(), policy.initial_state(count))
-    round_ = life.version + ring.posted
-    writer = SampleWriter(ring, producer=index, incarnation=life.incarnation, posted=round_)
-    builder = TrajectoryBuilder(needs, lanes, writer)
-    return Seat(plan.name, client, noise, state, builder, decisions=(round_ + life.incarnation) * needs.unroll)
+    def build(self, job: Job) -> Worker:
+        """The worker that a job names."""
+        if job.kind == "actor":
+            return self.actor(job.number)
+        if job.kind == "policy":
+            return self.policy_worker(job.policy, job.number)
+        return self.trainer(job.policy, job.number)
+
+    # ------------------------------------------------------------ trainer
+
+    def trainer(self, policy: str, rank: int = 0) -> TrainerWorker:
+        """A trainer, or one replica of it, with its first version published."""
+        program, streams, life = self.program, self.streams, self.life
+        algorithm = program.policies[policy].algorithm
+        streams.settle(f"version/{policy}", algorithm)
+        replica = Replica(rank, program.trainers, in_step=not program.hogwild)
+        rings = [streams.ring(f"sample/{producer}/{policy}") for producer in program.producers_of(rank)]
+        reader = SampleReader(rings, exact=program.exact or program.hogwild, waiter=streams.waiter)
+        trainer = TrainerWorker(
+            policy, algorithm, self._learner(policy, replica), reader, streams.publisher(f"version/{policy}", rank),
+            max_lag=program.max_lag, replica=replica, leave=self._leave(policy, replica),
+            faults=self._faults("trainer", Job("trainer", rank, policy).name),
+        )  # fmt: skip
+        if life.start is not None:
+            trainer.restore(life.start.tensors, life.start.version, life.start.meta["steps"])
+        if life.incarnation:
+            reader.recover(life.rounds[policy])
+            trainer.version, trainer.steps = life.versions[policy], life.steps
+        trainer.start()
+        return trainer
+
+    def _learner(self, policy: str, replica: Replica) -> Learner:
+        if replica.of == 1 or not replica.in_step:
+            return SoloLearner()
+        return AllreduceLearner(self.streams.tally(f"tally/{policy}"), replica.rank, patience=FOREVER)
+
+    def _leave(self, policy: str, replica: Replica) -> Leave | None:
+        if not (self.supervised and replica.speaks):
+            return None
+        return Leave(self.streams.mailbox(f"leave/{policy}/{replica.rank}"), self.streams.waiter)
+
+    # ------------------------------------------------------------ policy worker
+
+    def policy_worker(self, policy: str, index: int) -> PolicyWorker:
+        """One of the policy workers of a policy."""
+        copy, flat = self.program.policies[policy].copy_policy()
+        lines = [
+            AskLine(self.streams.ring(f"ask/{producer}/{policy}"), self.streams.ring(f"answer/{producer}/{policy}"))
+            for producer in clients_of(self.program, index)
+        ]
+        name = f"policy-{policy}-{index}"
+        reader = self._reader(policy, flat)
+        return PolicyWorker(name, copy, reader, lines, self.streams.waiter, faults=self._faults("policy", name))
+
+    # ------------------------------------------------------------ actor
+
+    def actor(self, index: int) -> ActorWorker:
+        """An actor with its share of the env copies: a ring of rollouts."""
+        ring = self.program.experiment.placement.ring
+        shares = Shares("actor")
+        mark = shares.switch if self.program.experiment.placement.inference == "inline" else None
+        rollouts = [self._rollout(producer, mark) for producer in range(index * ring, (index + 1) * ring)]
+        name = f"actor-{index}"
+        return ActorWorker(
+            name, rollouts, shares, self.streams.waiter, pulse=self.pulse, faults=self._faults("actor", name)
+        )
+
+    def _rollout(self, producer: int, mark: Callable[[str], object] | None) -> Rollout:
+        """Env copies and their seats."""
+        experiment, copies = self.program.experiment, self.program.envs_per_producer
+        env: Env = make_env(experiment.env, copies, first_slot=producer * copies)
+        if experiment.env.background and self.streams.wake is not None:
+            env = BackgroundEnv(env, done=self.streams.wake)
+        seats = [self._seat(plan, producer) for plan in self.program.policies.values()]
+        seed = derive_seed(experiment.seed, "env", self.life.incarnation, self.life.version)
+        return Rollout(env, seats, seed=seed, timeout=experiment.env.timeout, mark=mark)
+
+    def _seat(self, plan: PolicyPlan, producer: int) -> Seat:
+        """A later life goes on at the round that its predecessor left open, with randomness that was not used yet."""
+        needs, life, policy = plan.algorithm.needs, self.life, plan.algorithm.policy
+        ring = self.streams.ring(f"sample/{producer}/{plan.name}")
+        count = plan.lanes // self.program.producers
+        lanes = np.arange(producer * count, (producer + 1) * count)
+        noise = Noise(self.program.experiment.seed, f"actions of {plan.name}", lanes, policy.noise_size)
+        state = tree_map(lambda t: t.numpy(), policy.initial_state(count))
+        round_ = life.version + ring.posted
+        writer = SampleWriter(ring, producer, incarnation=life.incarnation, posted=round_)
+        builder = TrajectoryBuilder(needs, lanes, writer)
+        decisions = (round_ + life.incarnation) * needs.unroll
+        return Seat(plan.name, self._client(plan, producer), noise, state, builder, decisions=decisions)
+
+    def _client(self, plan: PolicyPlan, producer: int) -> InferenceClient:
+        if self.program.experiment.placement.inference == "worker":
+            name = f"{producer}/{plan.name}"
+            return RingInference(self.streams.ring(f"ask/{name}"), self.streams.ring(f"answer/{name}"))
+        policy, flat = plan.copy_policy()
+        return InlineInference(policy, self._reader(plan.name, flat))
+
+    def _reader(self, policy: str, flat: Flat) -> ParameterReader:
+        program = self.program
+        mailbox = self.streams.mailbox(f"version/{policy}")
+        return ParameterReader(mailbox, flat, max_lag=program.max_lag, start=self.life.version, exact=program.exact)
+
+    def _faults(self, kind: str, name: str) -> Faults:
+        return Faults(self.faults, kind, name, self.life.incarnation)

@@ -6,52 +6,102 @@ trainer's, everything happens on one stack. It is what every other launcher is c
 
 from __future__ import annotations
 
+import os
+import time
+from typing import Any
+
+from torch import Tensor
+
 from shoal.api.worker import Worker
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.store import Checkpoint
-from shoal.launchers.build import Life, build_actor, build_trainer
+from shoal.launchers.build import Builder, Life
+from shoal.launchers.hosts import hosts_of
 from shoal.launchers.interrupts import Interrupts
-from shoal.launchers.program import Program
-from shoal.streams.primitives import Mailbox, Ring
-from shoal.streams.transports.memory import MemoryMailbox, MemoryRing
+from shoal.launchers.program import Program, expand
+from shoal.launchers.threads import ReplicaThreads
+from shoal.launchers.wiring import MemoryStreams, plan_wiring
+from shoal.streams.sample import Account, account
 from shoal.workers.controller import Controller
 from shoal.workers.trainer import TrainerWorker
+
+PAUSE = 0.05
+"""Seconds between two looks at a paused run."""
 
 
 class InlineLauncher:
     """Builds the workers of a program around in-memory streams, then polls them until the controller has a reason to stop."""
 
     def __init__(self, program: Program, start: Checkpoint | None = None) -> None:
-        self.mailboxes: dict[str, Mailbox] = {}
-        self.trainers: dict[str, TrainerWorker] = {}
-        rings: list[dict[str, Ring]] = [{} for _ in range(program.actors)]
-        for name, plan in program.policies.items():
-            for own in rings:
-                own[name] = MemoryRing(plan.layout(program.actors), program.slots)
-            mailbox = self.mailboxes[name] = MemoryMailbox(plan.algorithm.flat.nbytes, program.slots)
-            self.trainers[name] = build_trainer(program, name, [own[name] for own in rings], mailbox, start)
-        life = Life(start.version if start else 0)
-        actors = [build_actor(program, i, own, self.mailboxes, life) for i, own in enumerate(rings)]
-        self._workers: list[Worker] = [*actors, *self.trainers.values()]
+        hosts = hosts_of(program)
+        wiring = plan_wiring(program, hosts)
+        self._streams = MemoryStreams(wiring)
+        life = Life(start.version if start else 0, start=start)
+        self.mailboxes = {name: self._streams.mailbox(f"version/{name}") for name in program.policies}
+        self._samples = [self._streams.ring(name) for name in wiring.rings if name.startswith("sample/")]
+        self._jobs = sorted((job for host in hosts for job in host.jobs), key=lambda job: _ORDER.index(job.kind))
+        # replicas in step need a copy of the parameters each; hogwild ones share the first
+        copies = 1 if program.hogwild else program.trainers
+        programs = [program, *(expand(program.experiment) for _ in range(copies - 1))]
+        builders = [Builder(each, self._streams, life) for each in programs]
+        self._trainers = {
+            policy: [builders[rank % copies].trainer(policy, rank) for rank in range(program.trainers)]
+            for policy in program.policies
+        }
+        others: list[Worker] = [builders[0].build(job) for job in self._jobs if job.kind != "trainer"]
+        self._workers = [*others, *_polled(list(self._trainers.values()), threads=copies > 1)]
 
     def run(self, controller: Controller) -> str | None:
         """Poll until there is a reason to stop; the name of the signal that ended it, if one did."""
         with Interrupts() as interrupts:
             while controller.reason is None:
-                worked = False
-                for worker in self._workers:
-                    report = worker.poll(0.0)
-                    worked |= report.worked
-                    controller.receive(report)
-                    if controller.reason is not None:  # else the next policy's trainer might be one version further
-                        break
+                controller.listen()
                 if interrupts.caught:
                     controller.stop(f"interrupted by {interrupts.caught}")
-                elif not worked:
+                elif controller.paused:
+                    time.sleep(PAUSE)
+                elif not self._sweep(controller):
                     raise ShoalError("no worker can go on: a worker waits for something that nobody will give")
             return interrupts.caught
+
+    def _sweep(self, controller: Controller) -> bool:
+        worked = False
+        for worker in self._workers:
+            report = worker.poll(0.0)
+            worked |= report.worked
+            controller.receive(report)
+            if controller.reason is not None:  # else the next policy's trainer might be one version further
+                break
+        return worked
+
+    def quiet(self) -> None:
+        """Nothing else runs while this thread is here."""
+
+    def states(self) -> dict[str, Tensor]:
+        """All that a checkpoint keeps, as `policy/name`."""
+        first = [trainers[0] for trainers in self._trainers.values()]
+        return {f"{t.policy}/{name}": tensor for t in first for name, tensor in t.state_dict().items()}
+
+    def accounts(self) -> Account:
+        """What became of all rows."""
+        return sum(map(account, self._samples[1:]), account(self._samples[0]))
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Who works, for the panel."""
+        facts = {"pid": os.getpid(), "state": "alive", "restarts": 0}
+        return [{"name": job.name, "kind": job.kind, **facts} for job in self._jobs]
 
     def close(self) -> None:
         """Free what the workers hold."""
         for worker in self._workers:
             worker.close()
+
+
+_ORDER = ("actor", "policy", "trainer")
+
+
+def _polled(trainers: list[list[TrainerWorker]], *, threads: bool) -> list[Worker]:
+    """Policies in turn; the replicas of each at once where they wait for each other, otherwise one after the other."""
+    if threads:
+        return [ReplicaThreads(replicas) for replicas in trainers]
+    return [replica for replicas in trainers for replica in replicas]

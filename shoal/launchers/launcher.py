@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
+
+from torch import Tensor
 
 from shoal.streams.primitives import Mailbox
+from shoal.streams.sample import Account
 from shoal.workers.controller import Controller
-from shoal.workers.trainer import TrainerWorker
 
 
 class Launcher(Protocol):
@@ -14,11 +16,21 @@ class Launcher(Protocol):
 
     mailboxes: dict[str, Mailbox]
     """Policy -> its versions."""
-    trainers: dict[str, TrainerWorker]
-    """Policy -> its trainer."""
 
     def run(self, controller: Controller) -> str | None:
         """Until the controller has a reason to stop; the name of the signal that ended it, if one did."""
+
+    def quiet(self) -> None:
+        """Return when no trainer is inside an update."""
+
+    def states(self) -> dict[str, Tensor]:
+        """All that a checkpoint keeps, as `policy/name`."""
+
+    def accounts(self) -> Account:
+        """What became of all rows of this launch."""
+
+    def workers(self) -> list[dict[str, Any]]:
+        """For people: name, kind, pid, state, restarts and shares of time of each."""
 
     def close(self) -> None:
         """Stop what was started, free what is held."""

@@ -1,163 +1,235 @@
-"""The local launcher: actors in processes of their own, trainers and controller in this one, shared memory between them.
+"""The local launcher: workers in processes of their own, the controller in this one, shared memory between them.
 
-Actors sample on the other cores while this process learns; `max_lag` says how far ahead they may run. Equal settings give equal
-weights under `inline` and `local`, bit for bit.
+Equal settings give equal weights under `inline` and `local`, bit for bit, in exact runs. A dead host is started again: an actor
+loses its open fragments, a policy worker nothing, a trainer goes back to the last checkpoint.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from multiprocessing.process import BaseProcess
-from pathlib import Path
-from types import ModuleType
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-from shoal.base.errors import InputError, ShoalError
-from shoal.checkpoints.store import Checkpoint
-from shoal.launchers.actor_process import ActorOrder, serve_actor
-from shoal.launchers.build import Life, build_trainer
+import safetensors.torch
+from torch import Tensor
+
+from shoal.api.worker import Report
+from shoal.base.errors import ShoalError
+from shoal.base.faults import VARIABLE, parse_faults
+from shoal.checkpoints.store import Checkpoint, CheckpointStore
+from shoal.launchers.build import Life
+from shoal.launchers.host import HostOrder, serve
+from shoal.launchers.hosts import Host, hosts_of
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.program import Program
-from shoal.streams.control import STOP, ControlEnd
-from shoal.streams.primitives import Mailbox
-from shoal.streams.transports.shm.mailbox import ShmMailbox
-from shoal.streams.transports.shm.ring import ShmRing
+from shoal.launchers.pulse import PulseBoard
+from shoal.launchers.shared_streams import SharedStreams, settle_in
+from shoal.launchers.supervisor import Death, Link, Supervisor
+from shoal.launchers.wiring import plan_wiring
+from shoal.monitoring.run_folder import RunFolder
+from shoal.streams.leave import LeaveGiver
+from shoal.streams.sample import Account, account
 from shoal.workers.controller import Controller
-from shoal.workers.trainer import TrainerWorker
+from shoal.workers.trainer import load_policy
 
 POLL = 0.1
-"""Seconds the trainer waits for fragments before signals and processes are looked at."""
-PATIENCE = 5.0
-"""Seconds an actor has to stop before it is killed."""
-CRASHES, CRASH_SPAN = 5, 60.0
-"""An actor may die this often within so many seconds and is started again."""
+"""Seconds between two looks at signals and clocks."""
+REST = 30.0
+"""Seconds a trainer has to come to rest, or to hand in its state."""
 
-
-@dataclass
-class Link:
-    """One actor's process, as the launcher holds it."""
-
-    number: int
-    life: Life
-    process: BaseProcess
-    control: ControlEnd
-    deaths: list[float] = field(default_factory=list)
-    """When it died, by this process's clock."""
+Replica = tuple[str, int]
+"""Policy and rank."""
 
 
 class LocalLauncher:
     """Owns the shared memory and the processes of a run on one machine."""
 
-    def __init__(self, program: Program, start: Checkpoint | None = None, *, logs: Path) -> None:
-        self.mailboxes: dict[str, Mailbox] = {}
-        self.trainers: dict[str, TrainerWorker] = {}
-        self._boxes: dict[str, ShmMailbox] = {}
-        self._rings: list[dict[str, ShmRing]] = [{} for _ in range(program.actors)]
-        self._program, self._logs = program, logs
-        for name, plan in program.policies.items():
-            for own in self._rings:
-                own[name] = ShmRing(plan.layout(program.actors), program.slots)
-            box = self._boxes[name] = self.mailboxes[name] = ShmMailbox(plan.algorithm.flat.nbytes, program.slots)
-            self.trainers[name] = build_trainer(program, name, [own[name] for own in self._rings], box, start)
+    def __init__(self, program: Program, start: Checkpoint | None, folder: RunFolder) -> None:
+        self._program, self._folder = program, folder
+        parse_faults(os.environ.get(VARIABLE, ""))
+        hosts = hosts_of(program)
+        wiring = plan_wiring(program, hosts)
+        self._streams = SharedStreams(wiring, hosts)
+        self._pulses = PulseBoard.create(len(hosts))
+        self.mailboxes = {name: self._streams.mailbox(f"version/{name}") for name in program.policies}
+        self._samples = [self._streams.ring(name) for name in wiring.rings if name.startswith("sample/")]
+        speaking = range(program.trainers if program.hogwild else 1)
+        self._replicas = [(policy, rank) for policy in program.policies for rank in speaking]
+        self._leaves = {r: LeaveGiver(self._streams.mailbox(f"leave/{r[0]}/{r[1]}")) for r in self._replicas}
+        self._made = dict.fromkeys(self._replicas, 0)
+        self._resting: dict[Replica, int] = {}
+        self._inbox: deque[Report] = deque()
+        self._states: dict[str, bytes] = {}
+        self._checkpoint = start.version if start and not program.hogwild else -1
+        self._fill_shared(start)
+        self._supervisor = Supervisor(serve, self._order, folder.logs)
         life = Life(start.version if start else 0)
-        self._links = [Link(number, life, *self._start(number, life)) for number in range(program.actors)]
+        for number, host in enumerate(hosts):
+            self._supervisor.start(host, number, life)
 
-    def _start(self, number: int, life: Life) -> tuple[BaseProcess, ControlEnd]:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["shoal.launchers.actor_process"])
-        here, there = context.Pipe()
-        rings = {name: ring.handle for name, ring in self._rings[number].items()}
-        mailboxes = {name: box.handle for name, box in self._boxes.items()}
-        settings = self._program.experiment.model_dump()
-        order = ActorOrder(os.getpid(), settings, number, rings, mailboxes, life, str(self._logs))
-        process = context.Process(target=serve_actor, args=(order, there), name=f"actor-{number}", daemon=True)
-        with _without_main():
-            process.start()
-        there.close()
-        return process, ControlEnd(here)
+    def _fill_shared(self, start: Checkpoint | None) -> None:
+        """Hogwild replicas find their parameters in shared memory, and leave them there when they die."""
+        for name, shared in self._streams.shared.items():
+            policy = name.removeprefix("version/")
+            algorithm = self._program.policies[policy].algorithm
+            if start is not None:
+                load_policy(algorithm, start.tensors, policy)
+            settle_in(shared, algorithm, fill=True)
+            shared.publish(start.version if start else 0, shared.block)
+
+    def _order(self, host: Host, number: int, life: Life) -> HostOrder:
+        return HostOrder(
+            os.getpid(), self._program.experiment.model_dump(), host, number, self._streams.handles(host),
+            self._pulses.handle, life, str(self._folder.checkpoints), self._checkpoint, str(self._folder.logs),
+            os.environ.get(VARIABLE, ""),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ the run
 
     def run(self, controller: Controller) -> str | None:
-        """Train on what the actors send until there is a reason to stop; the signal that ended it, if one did."""
+        """Hear what the workers did until there is a reason to stop; the signal that ended it, if one did."""
+        self._controller = controller
         with Interrupts() as interrupts:
             while controller.reason is None:
-                for trainer in self.trainers.values():
-                    report = trainer.poll(POLL)
-                    self._listen(controller)
-                    controller.receive(report)
-                    if controller.reason is not None:  # else the next policy's trainer would be one version further
-                        break
-                self._watch(controller)
+                self._pump()
+                while self._inbox and controller.reason is None:
+                    controller.receive(self._inbox.popleft())
+                    self._release()
+                controller.listen()
+                self._release()
                 if interrupts.caught:
                     controller.stop(f"interrupted by {interrupts.caught}")
             return interrupts.caught
 
-    def _listen(self, controller: Controller) -> None:
-        """Hand reports on; an actor that says it failed is treated as the dead one it will be in a moment."""
-        for link in self._links:
-            try:
-                while (said := link.control.take()) is not None:
-                    if not isinstance(said, str):
-                        controller.receive(said)
-            except InputError:
-                raise
-            except ShoalError as error:
-                self._revive(link, str(error), controller)
+    def _pump(self) -> None:
+        """Wait for news, take it in, see to the dead."""
+        self._supervisor.wait(POLL, *self._controller.doors)
+        for _, report in self._supervisor.heard():
+            self._note(report)
+        for death in list(self._supervisor.deaths(self._pulses, self._program.experiment.env.timeout)):
+            self._revive(death)
 
-    def _watch(self, controller: Controller) -> None:
-        """See who died without a word."""
-        for link in self._links:
-            code = link.process.exitcode
-            if code is not None:
-                self._listen(controller)
-                if link.process.exitcode is not None:  # it did not even say why
-                    cause = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-                    log = self._logs / f"{link.process.name}.log"
-                    self._revive(link, f"{link.process.name} ended {cause}: see {log}", controller)
+    def _note(self, report: Report) -> None:
+        if report.state is not None:
+            self._states[report.policy] = report.state
+            return
+        if report.version is not None:
+            replica = (report.policy, report.replica)
+            self._made[replica] += 1
+            self._resting[replica] = report.version
+        self._inbox.append(report)
 
-    def _revive(self, link: Link, cause: str, controller: Controller) -> None:
-        """A new life for a dead actor: only its open fragment is lost. One that keeps dying ends the run with its first words."""
-        now = time.monotonic()
-        link.deaths = [*(death for death in link.deaths if now - death < CRASH_SPAN), now]
-        if len(link.deaths) > CRASHES:
-            raise ShoalError(f"{cause} ({len(link.deaths)} crashes in a row: mend that, then go on with --resume)")
-        controller.restarted(link.process.name, cause)
-        self._end(link)
-        link.life = link.life._replace(incarnation=link.life.incarnation + 1)
-        link.process, link.control = self._start(link.number, link.life)
+    def _release(self) -> None:
+        """Let trainers go on whose update the controller has seen: in step, once every policy has made it."""
+        if self._controller.paused or self._controller.reason is not None:
+            return
+        for replica, version in list(self._resting.items()):
+            if self._program.hogwild or self._controller.counters.update >= version:
+                del self._resting[replica]
+                self._leaves[replica].grant(self._made[replica])
+
+    # ------------------------------------------------------------ what a run asks for
+
+    def quiet(self) -> None:
+        """Until every trainer rests: what is judged or saved then is one version."""
+        self._until(lambda: len(self._resting) == len(self._replicas), "come to rest")
+
+    def states(self) -> dict[str, Tensor]:
+        """All that a checkpoint keeps, as `policy/name`, handed in by the first replica of each trainer."""
+        self._states = {}
+        asked: dict[str, int] = {}
+
+        def all_there() -> bool:
+            for policy in self._program.policies:
+                life = self._trainer_link(0).life.incarnation
+                if policy not in self._states and asked.get(policy) != life:  # a new life heard nothing of it
+                    asked[policy] = life
+                    self._leaves[policy, 0].ask_state()
+            return len(self._states) == len(asked)
+
+        self._until(all_there, "hand in their state")
+        self._hear_last_updates()
+        parts = {policy: safetensors.torch.load(state) for policy, state in self._states.items()}
+        return {f"{policy}/{name}": tensor for policy, part in parts.items() for name, tensor in part.items()}
+
+    def _until(self, done: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + REST
+        while not done():
+            if time.monotonic() > deadline:
+                raise ShoalError(f"the trainers did not {what} within {REST:.0f} s: see {self._folder.logs}")
+            self._pump()
+
+    def _hear_last_updates(self) -> None:
+        """A run that was told to stop in the middle of an update is saved after it."""
+        if self._controller.reason is not None:
+            while self._inbox:
+                self._controller.receive(self._inbox.popleft())
+
+    def accounts(self) -> Account:
+        """What became of all rows."""
+        return sum(map(account, self._samples[1:]), account(self._samples[0]))
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Who works where, for the panel."""
+        return self._supervisor.workers()
+
+    # ------------------------------------------------------------ deaths
+
+    def _revive(self, death: Death) -> None:
+        """A new life for a dead host; replicas in step go down and come back together."""
+        self._supervisor.count_death(death)
+        self._controller.restarted(death.link.host.name, death.cause)
+        links = self._fate(death.link)
+        for link in links:
+            if link is not death.link:
+                link.process.kill()
+            self._supervisor.bury(link)
+            self._pulses.clear(link.number)
+        changes: dict[str, Any] = {}
+        if any(link.host.has("trainer") for link in links):
+            ranks = sorted({job.number for link in links for job in link.host.jobs if job.kind == "trainer"})
+            changes = self._where_to_go_on(ranks)
+            self._start_again(ranks)
+        for link in links:
+            self._supervisor.restart(link, replace(link.life, incarnation=link.life.incarnation + 1, **changes))
+
+    def _fate(self, link: Link) -> list[Link]:
+        if not link.host.has("trainer") or self._program.hogwild:
+            return [link]
+        return [other for other in self._supervisor.links if other.host.has("trainer")]
+
+    def _start_again(self, ranks: list[int]) -> None:
+        for policy, rank in self._replicas:
+            if rank in ranks:
+                self._made[policy, rank] = 0
+                self._resting.pop((policy, rank), None)
+                self._leaves[policy, rank].grant(0)
+        for tally in self._streams.tallies.values():
+            tally.renew()
+
+    def _where_to_go_on(self, ranks: list[int]) -> dict[str, Any]:
+        """From the last checkpoint, as the version after all those that are out; hogwild replicas from what they share."""
+        program, store = self._program, CheckpointStore(self._folder.checkpoints)
+        if store.versions() and not program.hogwild:
+            self._checkpoint = store.latest().version
+        producers = [producer for rank in ranks for producer in program.producers_of(rank)]
+        rounds, versions = {}, {}
+        for policy in program.policies:
+            rounds[policy] = max(self._streams.ring(f"sample/{producer}/{policy}").taken for producer in producers)
+            out, began = self.mailboxes[policy].latest(), self._supervisor.links[0].life.version
+            versions[policy] = began + rounds[policy] if program.exact else out + (not program.hogwild)
+        return {"rounds": rounds, "versions": versions, "steps": self._controller.steps_of(ranks)}
+
+    def _trainer_link(self, rank: int) -> Link:
+        return self._supervisor.links[rank]  # trainers come first
 
     def close(self) -> None:
-        """Stop the actors, kill those that do not, free the memory."""
-        for link in self._links:
-            link.control.order(STOP)
-        for link in self._links:
-            self._end(link)
-        for own in self._rings:
-            for ring in own.values():
-                ring.close()
-        for box in self._boxes.values():
-            box.close()
-
-    def _end(self, link: Link) -> None:
-        link.process.join(PATIENCE)
-        if link.process.exitcode is None:
-            link.process.kill()
-            link.process.join()
-        link.process.close()
-        link.control.close()
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Start a process that does not import the user's script again: nothing in there is needed to act."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+        """Stop the hosts, kill those that do not, free the memory."""
+        for tally in self._streams.tallies.values():
+            tally.abandon()
+        self._supervisor.close()
+        self._streams.close()
+        self._pulses.close()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from shoal.algorithms import ALGORITHMS
-from shoal.api.algorithm import Algorithm, Task
+from shoal.api.algorithm import Algorithm, Needs, Task
 from shoal.api.env import AgentGroup, Env
-from shoal.api.experiment import Experiment
+from shoal.api.experiment import Experiment, PlacementConfig
 from shoal.api.policy import Policy
 from shoal.base.arrays import Layout
 from shoal.base.config import Config, Named
@@ -27,6 +27,8 @@ from shoal.streams.parameter import ParameterReader
 from shoal.streams.primitives import Mailbox
 from shoal.streams.sample import fragment_layout
 
+T = TypeVar("T")
+
 
 @dataclass
 class PolicyPlan:
@@ -38,9 +40,9 @@ class PolicyPlan:
     mask_width: int | None
     algorithm: Algorithm
 
-    def layout(self, actors: int) -> Layout:
-        """What one slot of its sample stream holds: the lanes of one of `actors`."""
-        lanes = self.lanes // actors
+    def layout(self, producers: int) -> Layout:
+        """What one slot of its sample stream holds: the lanes of one of `producers`."""
+        lanes = self.lanes // producers
         return fragment_layout(self.group, self.algorithm.needs, self.algorithm.policy, lanes, self.mask_width)
 
     def copy_policy(self) -> tuple[Policy, Flat]:
@@ -60,33 +62,66 @@ class Program:
     @property
     def max_lag(self) -> int:
         """How many versions old experience may be."""
-        lag = self.experiment.placement.max_lag
-        assert lag is not None, "resolved by expand"
-        return lag
+        return settled(self.experiment.placement.max_lag)
+
+    @property
+    def exact(self) -> bool:
+        """Equal bits under every launcher."""
+        return settled(self.experiment.placement.exact)
 
     @property
     def actors(self) -> int:
         """Actor workers."""
-        return self.experiment.placement.actors
+        return settled(self.experiment.placement.actors)
 
     @property
-    def envs_per_actor(self) -> int:
+    def producers(self) -> int:
+        """Envs in the rings of all actors: each has lanes and sample rings of its own."""
+        return self.actors * self.experiment.placement.ring
+
+    @property
+    def envs_per_producer(self) -> int:
         """Env copies of each."""
-        return self.experiment.env.num_envs // self.actors
+        return self.experiment.env.num_envs // self.producers
+
+    @property
+    def trainers(self) -> int:
+        """Replicas of each trainer."""
+        return settled(self.experiment.placement.trainers)
+
+    @property
+    def hogwild(self) -> bool:
+        """Replicas write into the same parameters, each at its own pace."""
+        return self.trainers > 1 and self.experiment.placement.agree == "hogwild"
+
+    @property
+    def one_process(self) -> bool:
+        """Everything fits into one process: one trainer, its actors beside it, policies in the actors."""
+        placement = self.experiment.placement
+        return self.trainers == 1 and settled(placement.together) and placement.inference == "inline"
 
     @property
     def slots(self) -> int:
         """Slots per ring: the credits that enforce `max_lag`."""
         return self.max_lag + 1
 
+    def rank_of(self, producer: int) -> int:
+        """Which replica learns from it."""
+        return producer * self.trainers // self.producers
 
-def expand(experiment: Experiment) -> Program:
-    """Build what the experiment names and fill in what it leaves open."""
-    actors, copies = experiment.placement.actors, experiment.env.num_envs
-    if copies % actors:
-        raise InputError(
-            f"placement.actors = {actors} cannot share env.num_envs = {copies}: try {_nearest(copies, actors)}"
-        )
+    def producers_of(self, rank: int) -> list[int]:
+        """Whom a replica learns from, in their order."""
+        return [producer for producer in range(self.producers) if self.rank_of(producer) == rank]
+
+
+def settled(value: T | None) -> T:
+    """A setting that `expand` has filled in."""
+    assert value is not None, "resolved by expand"
+    return value
+
+
+def expand(experiment: Experiment, *, exact: bool = True) -> Program:
+    """Build what the experiment names and fill in what it leaves open. `exact`: whether a run with lag is, if it does not say."""
     env = make_env(experiment.env, 1)
     try:
         groups, masks = env.groups, _mask_widths(env)
@@ -97,11 +132,33 @@ def expand(experiment: Experiment) -> Program:
         algorithm, model, built = _build(experiment, group)
         lanes = experiment.env.num_envs * len(group.agents)
         plans[name] = PolicyPlan(name, group, lanes, masks[name], built)
-    lags = [plan.algorithm.needs.max_lag for plan in plans.values()]
-    lag = experiment.placement.max_lag if experiment.placement.max_lag is not None else min(lags)
-    placement = experiment.placement.model_copy(update={"max_lag": lag})
+    needs = min((plan.algorithm.needs for plan in plans.values()), key=lambda needs: needs.max_lag)
+    placement = resolve_placement(experiment.placement, needs, experiment.env.num_envs, exact=exact)
     resolved = experiment.model_copy(update={"algorithm": algorithm, "model": model, "placement": placement})
     return Program(resolved, plans)
+
+
+def resolve_placement(asked: PlacementConfig, needs: Needs, copies: int, *, exact: bool) -> PlacementConfig:
+    """Fill in what was left out. Who names no actors means one process; what cannot be shared out is an error."""
+    trainers = asked.trainers or 1
+    actors = asked.actors or trainers
+    lag = asked.max_lag if asked.max_lag is not None else needs.max_lag
+    agree = asked.agree or needs.agree
+    alone = trainers > 1 and agree == "hogwild"
+    if copies % (actors * asked.ring):
+        ring = f" x placement.ring = {asked.ring}" if asked.ring > 1 else ""
+        nearest = _nearest(copies // asked.ring, actors) if copies % asked.ring == 0 else 1
+        raise InputError(f"placement.actors = {actors}{ring} cannot share env.num_envs = {copies}: try {nearest}")
+    if actors % trainers:
+        raise InputError(f"placement.trainers = {trainers} cannot share placement.actors = {actors}: try {trainers}")
+    if asked.exact and alone:
+        raise InputError("placement.exact = true: hogwild replicas never agree to the bit; choose agree: allreduce")
+    changes = {
+        "trainers": trainers, "actors": actors, "max_lag": lag, "agree": agree,
+        "together": asked.together if asked.together is not None else asked.actors is None,
+        "exact": asked.exact if asked.exact is not None else (exact or lag == 0) and not alone,
+    }  # fmt: skip
+    return asked.model_copy(update=changes)
 
 
 def _nearest(copies: int, actors: int) -> int:
@@ -123,7 +180,8 @@ def _build(experiment: Experiment, group: AgentGroup) -> tuple[Named, Named, Alg
         )
     config: Config = cls.Config.parse(section.rest, at="algorithm")
     model = Named.parse(resolved_model(experiment.model, group.observation_space), at="model")
-    task = Task(group, experiment.env.num_envs * len(group.agents), experiment.seed, experiment.stop.steps)
+    lanes, replicas = experiment.env.num_envs * len(group.agents), experiment.placement.trainers or 1
+    task = Task(group, lanes, experiment.seed, experiment.stop.steps, replicas)
     algorithm = Named(**{**config.model_dump(), "name": section.name})
     return algorithm, model, cls(config, model, task)
 
@@ -156,9 +214,11 @@ def plan_of(program: Program) -> dict[str, Any]:
             "rows_per_fragment": needs.burn_in + needs.unroll + needs.bootstrap,
             "batch": plan.lanes * needs.unroll,
             "bytes_per_version": plan.algorithm.flat.nbytes,
-            "bytes_of_sample_ring": plan.layout(program.actors).nbytes * program.slots * program.actors,
+            "bytes_of_sample_ring": plan.layout(program.producers).nbytes * program.slots * program.producers,
         }
-    workers = {"controller": 1, "actor": program.actors, "trainer": len(policies)}
+    workers = {"controller": 1, "actor": program.actors, "trainer": len(policies) * program.trainers}
+    if program.experiment.placement.inference == "worker":
+        workers["policy worker"] = len(policies) * program.experiment.placement.policy_workers
     memory = sum(p["bytes_of_sample_ring"] + p["bytes_per_version"] * program.slots for p in policies.values())
     return {
         "workers": workers,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,11 +22,13 @@ from shoal.launchers.launcher import Launcher
 from shoal.launchers.program import Program, evaluation_seats, expand
 from shoal.monitoring import provenance
 from shoal.monitoring.logs import LOG, log_to
+from shoal.monitoring.panel import Panel
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
 from shoal.monitoring.terminal import TerminalView
 from shoal.rollout.evaluate import Scores, copies_for
-from shoal.workers.controller import CONFIRM_EPISODES, Controller
+from shoal.streams.sample import Account
+from shoal.workers.controller import CONFIRM_EPISODES, Controller, Surroundings
 from shoal.workers.evaluator import Evaluator
 
 LAUNCHERS = ("inline", "local")
@@ -54,7 +58,7 @@ def train(
 ) -> Outcome:
     """Start a run and train until a stop rule ends it. Settings that cannot work are found before anything is written."""
     _prepare(on)
-    program = expand(experiment)
+    program = expand(experiment, exact=on == "inline")
     folder = RunFolder.create(Path(root), experiment.name, trial)
     return _train(folder, program, None, on, quiet)
 
@@ -73,7 +77,7 @@ def resume(
     folder = RunFolder.open(Path(root), name, trial)
     experiment = Experiment.parse(folder.read_config(overrides))
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
-    return _train(folder, expand(experiment), start, on, quiet)
+    return _train(folder, expand(experiment, exact=on == "inline"), start, on, quiet)
 
 
 def _prepare(on: str) -> None:
@@ -96,15 +100,15 @@ def _train(folder: RunFolder, program: Program, start: Checkpoint | None, on: st
 
 
 def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
-    if on == "inline":
+    if on == "inline" or program.one_process:
         return InlineLauncher(program, start)
     from shoal.launchers.local import LocalLauncher
 
-    return LocalLauncher(program, start, logs=folder.logs)
+    return LocalLauncher(program, start, folder)
 
 
-class _Run:
-    """The pieces of a run and the three things its controller asks for: write, save, confirm."""
+class _Run(Surroundings):
+    """The pieces of a run, and what its controller asks for."""
 
     def __init__(
         self, folder: RunFolder, program: Program, launcher: Launcher, start: Checkpoint | None, stack: ExitStack,
@@ -122,14 +126,14 @@ class _Run:
         if self._view is not None:
             sinks.append(self._view)
         sink = stack.enter_context(closing(FanOut(sinks)))
-        self._controller = Controller(
-            experiment, list(program.policies), sink, save=self._save, confirm=self._confirm, note=self._note
-        )
+        self._controller = Controller(experiment, list(program.policies), sink, self)
+        self._panel = stack.enter_context(closing(Panel(folder, self._obey)))
+        self._controller.doors.append(self._panel)
         if start is not None:
             self._controller.load_state_dict(start.meta["controller"])
             self._store.drop_newer(start.version)
             for version, damage in start.skipped:
-                self._note(f"checkpoint {version} is damaged and was passed over: {damage}")
+                self.note(f"checkpoint {version} is damaged and was passed over: {damage}")
 
     def go(self) -> Outcome:
         """Run, save, say how it ended."""
@@ -138,25 +142,66 @@ class _Run:
         reason, counters = self._controller.reason, self._controller.counters
         assert reason is not None
         LOG.info(reason)
+        self._say_bottleneck()
         self._folder.event("stop", reason=reason, **dataclasses.asdict(counters))
         return Outcome(
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
             self._controller.confirmed, caught is not None,
         )  # fmt: skip
 
-    def _save(self) -> None:
-        tensors = {
-            f"{name}/{key}": value
-            for name, trainer in self._launcher.trainers.items()
-            for key, value in trainer.state_dict().items()
-        }
+    def _say_bottleneck(self) -> None:
+        one_process = isinstance(self._launcher, InlineLauncher)
+        line = self._controller.time.line(max_lag=self._program.max_lag, one_process=one_process)
+        if line is not None:
+            self.note(line)
+
+    # ------------------------------------------------------------ what the panel asks for
+
+    def _obey(self, order: str) -> dict[str, Any]:
+        controller = self._controller
+        if order == "status":
+            return self._status()
+        if order == "stop":
+            controller.stop("stopped by order")
+        elif order in ("pause", "unpause"):
+            controller.paused = order == "pause"
+        else:
+            raise InputError(f"there is no order '{order}': choose from status, pause, unpause, stop")
+        self._folder.event("order", order=order)
+        return {"state": self._state}
+
+    @property
+    def _state(self) -> str:
+        if self._controller.reason is not None:
+            return "stopping"
+        return "paused" if self._controller.paused else "running"
+
+    def _status(self) -> dict[str, Any]:
+        controller, account = self._controller, self._launcher.accounts()
+        shares = controller.time.shares()
+        return {
+            "run": self._folder.name, "pid": os.getpid(), "state": self._state,
+            "step": controller.counters.steps, "update": controller.counters.update,
+            "elapsed": controller.elapsed, "fps": controller.fps, "return": controller.recent_return,
+            "stop": self._program.experiment.stop.model_dump(exclude_none=True),
+            "workers": [{**shares.get(worker["kind"], {}), **worker} for worker in self._launcher.workers()],
+            "rows": {"produced": account.produced, **account.settled, "in_flight": account.in_flight},
+        }  # fmt: skip
+
+    # ------------------------------------------------------------ what the controller asks for
+
+    def quiet(self) -> None:
+        self._launcher.quiet()
+
+    def save(self) -> None:
+        tensors = self._launcher.states()
         counters = self._controller.counters
         self._store.save(
             counters.update, tensors, {"steps": counters.steps, "controller": self._controller.state_dict()}
         )
 
-    def _confirm(self) -> Scores:
-        """Greedy episodes of the newest version, on seeds that no training episode uses."""
+    def confirm(self) -> Scores:
+        """On seeds that no training episode uses."""
         experiment = self._program.experiment
         if self._evaluator is None:
             env = make_env(experiment.env, copies_for(CONFIRM_EPISODES))
@@ -165,7 +210,13 @@ class _Run:
         seed = derive_seed(experiment.seed, "confirmation", counter=self._controller.counters.update)
         return self._evaluator.evaluate(CONFIRM_EPISODES, seed=seed)
 
-    def _note(self, text: str) -> None:
+    def accounts(self) -> Account:
+        return self._launcher.accounts()
+
+    def listen(self) -> None:
+        self._panel.poll()
+
+    def note(self, text: str) -> None:
         LOG.info(text)
         self._folder.event("note", text=text)
         if self._view is not None:

@@ -51,6 +51,10 @@ class Aggregator:
             return None
         return _mean(list(self._recent)[-n:])
 
+    def mean_return(self) -> float | None:
+        """Of the window, as the rows show it; None before the first episode ended."""
+        return _mean([episode.team_return for episode in self._window]) if self._window else None
+
     def forget_recent(self) -> None:
         """Let `recent_return` start anew, so that it speaks of the episodes to come only."""
         self._recent.clear()

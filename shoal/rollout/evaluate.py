@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.api.env import Env, Episode
-from shoal.rollout.rollout import Progress, Rollout
+from shoal.rollout.rollout import Progress, Rollout, run_one
 from shoal.rollout.seat import Seat
 
 MAX_COPIES = 50
@@ -45,7 +45,7 @@ def play(env: Env, seats: list[Seat], episodes: int, *, seed: int) -> Scores:
     finished: list[list[Episode]] = [[] for _ in range(env.num_envs)]
     while any(len(own) < share for own in finished):
         progress = Progress()
-        rollout.advance(progress)
+        run_one(rollout, progress)
         for episode in progress.episodes:
             finished[episode.row].append(episode)
     counted = [own[i] for i in range(share) for own in finished][:episodes]

@@ -1,14 +1,20 @@
-"""One Env and the seats around it, advanced step by step."""
+"""One Env and the seats around it, advanced without ever waiting: what waits, and for what, is told to whoever runs it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from shoal.api.env import Env, Episode, Step
 from shoal.base.errors import ShoalError
 from shoal.rollout.seat import Seat
+from shoal.streams.inference import Answer
+
+Wait = Literal["slot", "answer", "world"]
+"""What a rollout waits for: a free slot and the version of its round, a decision, or its env copies."""
 
 
 @dataclass
@@ -21,35 +27,71 @@ class Progress:
 
 
 class Rollout:
-    """Plays on and on: ask every seat, step the world, show every seat what came of it."""
+    """Plays on and on: ask every seat, step the world, show every seat what came of it.
 
-    def __init__(self, env: Env, seats: list[Seat], *, seed: int, timeout: float = 60.0) -> None:
-        self._env, self._seats, self._timeout = env, seats, timeout
+    `mark`, where policies decide in this process, is told when they begin (`inference`) and when they are done (`worked`).
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        seats: list[Seat],
+        *,
+        seed: int,
+        timeout: float = 60.0,
+        mark: Callable[[str], object] | None = None,
+    ) -> None:
+        self._env, self._seats, self._timeout, self._mark = env, seats, timeout, mark
+        self._answers: list[Answer] | None = None
+        self._stepping = False
         step = env.reset(seed)
         for seat in seats:
             seat.start(step.turns[seat.group])
 
-    def advance(self, progress: Progress, timeout: float = 0.0) -> bool:
-        """One step of every env copy; False: a seat waits for a free slot or for its version."""
-        for seat in self._seats:
-            if not seat.ready(timeout):
-                return False
-        for seat in self._seats:
-            seat.ask()
-        self._env.send({seat.group: self._actions(seat) for seat in self._seats})
-        step = self._env.recv(self._timeout)
-        self._show(step, progress)
-        return True
+    def advance(self, progress: Progress) -> Wait | None:
+        """As far as possible without waiting, one step of every env copy at most; what it waits for, None after a step."""
+        if not self._stepping:
+            if self._answers is None and not self._ask():
+                return "slot"
+            if not self._act():
+                return "answer"
+        if not self._env.ready():
+            return "world"
+        self._stepping = False
+        self._show(self._env.recv(self._timeout), progress)
+        return None
 
     def close(self) -> None:
         """Close the world."""
         self._env.close()
 
-    def _actions(self, seat: Seat) -> np.ndarray:
-        answer = seat.client.answer(self._timeout)
-        if answer is None:
-            raise ShoalError(f"no decision for group '{seat.group}' within {self._timeout:.0f} s")
-        action = seat.take(answer)
+    def _ask(self) -> bool:
+        for seat in self._seats:
+            if not seat.ready():
+                return False
+        if self._mark is not None:
+            self._mark("inference")
+        for seat in self._seats:
+            seat.ask()
+        if self._mark is not None:
+            self._mark("worked")
+        self._answers = []
+        return True
+
+    def _act(self) -> bool:
+        """Send the actions, once every seat has its decision."""
+        assert self._answers is not None
+        for seat in self._seats[len(self._answers) :]:
+            answer = seat.client.answer(0.0)
+            if answer is None:
+                return False
+            self._answers.append(answer)
+        decided = zip(self._seats, self._answers, strict=True)
+        self._env.send({seat.group: self._by_copy(seat.take(answer)) for seat, answer in decided})
+        self._answers, self._stepping = None, True
+        return True
+
+    def _by_copy(self, action: np.ndarray) -> np.ndarray:
         return action.reshape(self._env.num_envs, -1, *action.shape[1:])
 
     def _show(self, step: Step, progress: Progress) -> None:
@@ -57,3 +99,10 @@ class Rollout:
             progress.posted += seat.see(step.turns[seat.group], step.advanced)
         progress.steps += step.advanced
         progress.episodes += step.episodes
+
+
+def run_one(rollout: Rollout, progress: Progress) -> None:
+    """A whole step of a rollout that waits for nobody."""
+    wait = rollout.advance(progress)
+    if wait is not None:
+        raise ShoalError(f"a rollout on its own waits for its {wait}")

@@ -25,13 +25,19 @@ class Seat:
         self._first = builder.first if builder else np.ones(len(noise.lanes), np.bool_)
         self._view: View | None = None
         self._decisions = decisions
+        self._pinned = -1
 
-    def ready(self, timeout: float) -> bool:
+    def ready(self) -> bool:
         """There is a slot to write into and the version of this round to act with."""
         if self.builder is None:
             return True
+        if self._pinned == self.builder.posted:
+            return True
         # Slot first: it is freed after the version of this round is published, so waiting for it is waiting for both.
-        return self.builder.begin(self._state, timeout) and self.client.pin(self.builder.posted)
+        if not (self.builder.begin(self._state) and self.client.pin(self.builder.posted)):
+            return False
+        self._pinned = self.builder.posted
+        return True
 
     def ask(self) -> None:
         """Send what the lanes see."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import asdict
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -18,11 +19,24 @@ _METRICS: dict[str, type[Metric]] = {cls.__name__: cls for cls in (Mean, Total, 
 STOP = "stop"
 
 
+class Failure(NamedTuple):
+    """What a worker's process says before it ends."""
+
+    wrong_input: bool
+    text: str
+    """One line."""
+    trace: str
+
+
 class ControlEnd:
-    """One end of a link between a worker's process and the controller's."""
+    """One end of a link between a host and the controller's process."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._connection.fileno()
 
     def report(self, report: Report) -> None:
         """Worker: say what was done."""
@@ -30,10 +44,9 @@ class ControlEnd:
 
     def fail(self, error: BaseException) -> None:
         """Worker: say what went wrong, before the process ends."""
-        known = isinstance(error, ShoalError)
-        self._send(
-            ["failure", isinstance(error, InputError), str(error) if known else f"{type(error).__name__}: {error}"]
-        )
+        text = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
+        trace = "".join(traceback.format_exception(error))
+        self._send(["failure", isinstance(error, InputError), text, trace])
 
     def order(self, word: str) -> None:
         """Controller: tell the worker something; a worker that is gone needs no orders."""
@@ -42,17 +55,16 @@ class ControlEnd:
         except OSError:
             return
 
-    def take(self) -> Report | str | None:
-        """What the other end sent next: a report or an order, None if nothing waits. A failure is raised."""
-        if not self._connection.poll(0):
-            return None
+    def take(self) -> Report | Failure | str | None:
+        """The next report, failure or order; None if nothing waits."""
         try:
+            if not self._connection.poll(0):
+                return None
             kind, *rest = msgpack.unpackb(self._connection.recv_bytes())
         except (EOFError, OSError):
             return None
         if kind == "failure":
-            wrong_input, text = rest
-            raise (InputError if wrong_input else ShoalError)(text)
+            return Failure(*rest)
         return _unpack(rest[0]) if kind == "report" else str(rest[0])
 
     def close(self) -> None:

@@ -7,16 +7,23 @@ from shoal.streams.primitives import Mailbox
 
 
 class ParameterReader:
-    """Keeps one copy of a policy at the version that is due."""
+    """Keeps one copy of a policy at the version that is due: the round's own (`exact`), else the newest."""
 
-    def __init__(self, mailbox: Mailbox, flat: Flat, *, max_lag: int = 0, start: int = 0) -> None:
-        self._mailbox, self._flat, self._max_lag, self._start = mailbox, flat, max_lag, start
+    def __init__(self, mailbox: Mailbox, flat: Flat, *, max_lag: int = 0, start: int = 0, exact: bool = True) -> None:
+        self._mailbox, self._flat, self._max_lag, self._start, self._exact = mailbox, flat, max_lag, start, exact
         self.version = -1
 
     def pin(self, round_: int) -> bool:
         """Hold the version of round r: max(start, r - max_lag), `start` being where the run began. False: not published yet."""
+        if not self._exact:
+            return self.latest() >= 0
         due = max(self._start, round_ - self._max_lag)
         return self.version == due or self._load(due)
+
+    def published(self, round_: int) -> bool:
+        """Whether `pin` would find its version."""
+        due = max(self._start, round_ - self._max_lag) if self._exact else 0
+        return self._mailbox.latest() >= due
 
     def latest(self) -> int:
         """Take the newest version, if there is a newer one than is held."""

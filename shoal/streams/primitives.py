@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -19,8 +21,18 @@ class Slot:
     arrays: Tree
 
 
+class Waiter(Protocol):
+    """How a process waits for any of the things it waits for."""
+
+    def wait_until(self, ready: Callable[[], bool], timeout: float) -> bool:
+        """Ask `ready` again whenever something happened; False if it did not hold within `timeout` seconds."""
+
+
 class Ring(ABC):
-    """Fixed slots, one writer, one reader. Slots are posted, taken and freed in order; free slots are the writer's credits."""
+    """Fixed slots, one writer, one reader. Slots are posted, taken and freed in order; free slots are the writer's credits.
+
+    The counters only grow and outlive whoever moved them: freed <= taken <= posted <= freed + slots.
+    """
 
     slots: int
 
@@ -28,6 +40,20 @@ class Ring(ABC):
     @abstractmethod
     def posted(self) -> int:
         """Slots posted since the ring was made, by all its writers: where the next one goes on."""
+
+    @property
+    @abstractmethod
+    def taken(self) -> int:
+        """Slots taken since the ring was made, by all its readers."""
+
+    @property
+    @abstractmethod
+    def freed(self) -> int:
+        """Slots freed since the ring was made."""
+
+    @abstractmethod
+    def look(self, number: int) -> Slot:
+        """The slot that posting `number` (from 0) was written into, whoever has it now."""
 
     @abstractmethod
     def begin(self, timeout: float) -> Slot | None:
@@ -44,6 +70,17 @@ class Ring(ABC):
     @abstractmethod
     def free(self, slot: Slot) -> None:
         """Reader: give the oldest taken slot back."""
+
+    def held(self) -> list[Slot]:
+        """Taken and not freed, oldest first: what a dead reader held. Look at them before `reclaim`."""
+        return [self.look(number) for number in range(self.freed, self.taken)]
+
+    def reclaim(self) -> int:
+        """A new reader, once the old one is dead: free what that one held, and say how many slots it was."""
+        held = self.held()
+        for slot in held:
+            self.free(slot)
+        return len(held)
 
 
 class Mailbox(ABC):

@@ -6,6 +6,7 @@ wrote it, so that rows can be counted even after a crash.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,18 @@ from shoal.api.fragment import Fragment, FragmentId
 from shoal.api.policy import Policy
 from shoal.base.arrays import Layout
 from shoal.base.tree import Tree, tree_map
-from shoal.streams.primitives import Ring, Slot
+from shoal.streams.primitives import Ring, Slot, Waiter
+from shoal.streams.transports.memory import NoWaiting
 
-HEADER = np.dtype([(name, np.int64) for name in ("producer", "incarnation", "sequence", "rows", "steps", "version")])
-"""rows: valid ones; steps: environment steps behind them; version: the oldest that decided."""
+OUTCOMES = ("trained", "stale", "not_finite", "lost")
+"""What becomes of the rows of a fragment. stale: older than `max_lag`; lost: their trainer died with them."""
+_IDS = [(name, np.int64) for name in ("producer", "incarnation", "sequence", "rows", "steps", "version")]
+HEADER = np.dtype([*_IDS, ("produced", np.int64, (2,)), ("settled", np.int64, (2, len(OUTCOMES)))])
+"""rows: valid ones; steps: environment steps behind them; version: the oldest that decided.
+
+produced, settled: the ring's books. The writer adds up the rows it posted, the reader what became of them; posting n is booked in
+column n % 2 on top of column (n - 1) % 2 of the posting before: booked twice, by a process and its successor, it counts once.
+"""
 
 
 def fragment_layout(group: AgentGroup, needs: Needs, policy: Policy, lanes: int, mask_width: int | None) -> Layout:
@@ -100,28 +109,130 @@ class SampleWriter:
 
     def post(self, posted: Posted) -> None:
         """Hand it over."""
+        number = self._ring.posted
+        posted.header["produced"][number % 2] = _booked(self._ring, "produced", number) + posted.header["rows"]
         self._ring.post(posted.slot)
         self.posted += 1
 
 
 class SampleReader:
-    """The trainer's end: rings read in a fixed order, one fragment of each makes a round."""
+    """The trainer's end: as many fragments as there are rings make a batch.
 
-    def __init__(self, rings: list[Ring]) -> None:
-        self._rings = rings
-        self._waiting: list[Posted] = []
+    `exact`: one of each ring, in ring order. Otherwise whatever came first, and what is too old is left out.
+    """
 
-    def take(self, timeout: float) -> list[Posted] | None:
-        """A whole round, in ring order whatever the order of arrival; None while one is missing."""
-        while len(self._waiting) < len(self._rings):
-            slot = self._rings[len(self._waiting)].take(timeout)
-            if slot is None:
-                return None
-            self._waiting.append(_open(slot))
-        taken, self._waiting = self._waiting, []
+    def __init__(self, rings: list[Ring], *, exact: bool = True, waiter: Waiter | None = None) -> None:
+        self._rings, self._exact, self._waiter = rings, exact, waiter or NoWaiting()
+        self._open: list[deque[_Taken]] = [deque() for _ in rings]
+        self._batch: list[_Taken] = []
+        self._next = self._first_round = 0
+
+    def take(self, timeout: float, oldest: int = 0) -> list[Posted] | None:
+        """A whole batch; None while one is missing. Experience of versions before `oldest` is dropped, unless exact."""
+        if not self._waiter.wait_until(lambda: self.ready(oldest), timeout):
+            return None
+        if self._exact:
+            self._batch.sort(key=lambda taken: taken.ring)
+        return [taken.posted for taken in self._batch]
+
+    def ready(self, oldest: int = 0) -> bool:
+        """Gather what has come; whether a whole batch is there."""
+        for offset in range(len(self._rings)):
+            index = (self._next + offset) % len(self._rings)
+            while len(self._batch) < len(self._rings) and (taken := self._take_from(index)) is not None:
+                if not self._exact and int(taken.posted.header["version"]) < oldest:
+                    self._settle([taken], "stale")
+                else:
+                    self._batch.append(taken)
+        return len(self._batch) == len(self._rings)
+
+    def _take_from(self, index: int) -> _Taken | None:
+        if self._exact and any(taken.ring == index for taken in self._batch):
+            return None
+        ring = self._rings[index]
+        slot = ring.take(0.0)
+        while slot is not None and ring.taken <= self._first_round:
+            settle(ring, slot, "lost")
+            slot = ring.take(0.0)
+        if slot is None:
+            return None
+        taken = _Taken(index, _open(slot))
+        self._open[index].append(taken)
         return taken
 
-    def free(self, taken: list[Posted]) -> None:
-        """Give a round's slots back: after the version trained on them is published, so that credits bound the lag."""
-        for ring, posted in zip(self._rings, taken, strict=True):
-            ring.free(posted.slot)
+    def free(self, outcome: str = "trained") -> None:
+        """Give the batch's slots back: after the version trained on them is published, so that credits bound the lag."""
+        batch, self._batch = self._batch, []
+        self._next = (self._next + 1) % len(self._rings)
+        self._settle(batch, outcome)
+
+    def _settle(self, batch: list[_Taken], outcome: str) -> None:
+        """Note what became of some fragments; a ring's slots go back in their order, so one may wait for another."""
+        for taken in batch:
+            taken.outcome = outcome
+        for index in {taken.ring for taken in batch}:
+            queue = self._open[index]
+            while queue and queue[0].outcome:
+                taken = queue.popleft()
+                settle(self._rings[index], taken.posted.slot, taken.outcome)
+
+    def recover(self, first_round: int) -> None:
+        """After a reader's death: what it held is lost; in exact runs so is, once it comes, the rest of a round it had begun."""
+        self._first_round = first_round if self._exact else 0
+        for ring in self._rings:
+            for slot in ring.held():
+                settle(ring, slot, "lost")
+
+
+@dataclass
+class _Taken:
+    ring: int
+    posted: Posted
+    outcome: str = ""
+
+
+# ---------------------------------------------------------------- the books
+
+
+@dataclass(frozen=True)
+class Account:
+    """Valid rows of one ring or of several: produced = settled + in flight, always."""
+
+    produced: int
+    settled: dict[str, int]
+    """What became of them -> how many."""
+    in_flight: int
+
+    def __add__(self, other: Account) -> Account:
+        settled = {name: count + other.settled[name] for name, count in self.settled.items()}
+        return Account(self.produced + other.produced, settled, self.in_flight + other.in_flight)
+
+    @property
+    def balanced(self) -> bool:
+        """Nothing was lost without a word."""
+        return self.produced == sum(self.settled.values()) + self.in_flight
+
+
+def settle(ring: Ring, slot: Slot, outcome: str) -> None:
+    """Book what became of the oldest taken slot, and free it."""
+    number, header = ring.freed, slot.arrays["header"]
+    header["settled"][number % 2] = _booked(ring, "settled", number)
+    header["settled"][number % 2, OUTCOMES.index(outcome)] += header["rows"]
+    ring.free(slot)
+
+
+def account(ring: Ring) -> Account:
+    """The books as they stand now, whoever writes and reads meanwhile."""
+    while True:
+        posted, freed = ring.posted, ring.freed
+        produced = int(_booked(ring, "produced", posted))
+        settled = dict(zip(OUTCOMES, _booked(ring, "settled", freed).tolist(), strict=True))
+        in_flight = sum(int(ring.look(number).arrays["header"]["rows"]) for number in range(freed, posted))
+        if (posted, freed) == (ring.posted, ring.freed):
+            return Account(produced, settled, in_flight)
+
+
+def _booked(ring: Ring, column: str, number: int) -> np.ndarray:
+    """The total before posting `number`."""
+    before = ring.look(number - 1).arrays["header"][column] if number else np.zeros(HEADER[column].shape, np.int64)
+    return before[(number - 1) % 2].copy()

@@ -1,31 +1,78 @@
 """The actor worker.
 
 Consumes decisions (of its inference clients) and parameter versions; produces fragments and episode records; waits for a free
-slot or for the version of its round.
+slot, for the version of its round, or for an answer.
 """
 
 from __future__ import annotations
 
 from shoal.api.worker import Report, Worker
+from shoal.base.faults import NO_FAULTS, Faults
+from shoal.monitoring.shares import Shares
 from shoal.rollout.rollout import Progress, Rollout
+from shoal.streams.primitives import Waiter
 
 STEPS_PER_POLL = 64
 """Steps of the world between two looks at the rest of the process."""
+_STATES = {"slot": "waited_slot", "answer": "waited_input", "world": "worked"}
+
+
+class Pulse:
+    """Who is told that an actor is at its worlds, and that it is not: a supervisor sees from outside if it hangs there."""
+
+    def beat(self) -> None:
+        """The worlds are stepped now."""
+        return
+
+    def rest(self) -> None:
+        """They are left alone."""
+        return
 
 
 class ActorWorker(Worker):
-    """Advances one world until a fragment is posted."""
+    """A ring of rollouts that take turns: while one waits for its decision or its world, the others go on."""
 
-    def __init__(self, name: str, rollout: Rollout) -> None:
+    def __init__(
+        self, name: str, rollouts: list[Rollout], shares: Shares, waiter: Waiter, *,
+        pulse: Pulse | None = None, faults: Faults = NO_FAULTS,
+    ) -> None:  # fmt: skip
         self.name = name
-        self._rollout = rollout
+        self._rollouts, self._shares, self._waiter, self._faults = rollouts, shares, waiter, faults
+        self._pulse = pulse or Pulse()
+        self._waits = "waited_slot"
+        self._steps = 0
 
     def poll(self, timeout: float) -> Report:
         progress = Progress()
         for _ in range(STEPS_PER_POLL):
-            if not self._rollout.advance(progress, timeout) or progress.posted:
+            if not self._sweep(progress) and not self._wait(progress, timeout):
                 break
-        return Report(worked=progress.steps > 0, steps=progress.steps, episodes=progress.episodes)
+            if progress.posted:
+                break
+        self._pulse.rest()
+        self._shares.switch(self._waits)  # what passes until the next poll is no work of this worker's
+        self._steps += progress.steps
+        self._faults.at("step", self._steps)
+        metrics = self._shares.take() if progress.steps else {}
+        return Report(progress.steps > 0, progress.steps, progress.episodes, metrics=metrics)
+
+    def _wait(self, progress: Progress, timeout: float) -> bool:
+        return timeout > 0 and self._waiter.wait_until(lambda: self._sweep(progress), timeout)
+
+    def _sweep(self, progress: Progress) -> bool:
+        """Advance every rollout; False: all of them wait."""
+        self._pulse.beat()
+        self._shares.switch("worked")
+        waits = [rollout.advance(progress) for rollout in self._rollouts]
+        if None in waits:
+            self._waits = "waited_slot"
+            return True
+        # a world that steps in the background is work; else an answer is nearer than a slot
+        nearest = next(wait for wait in ("world", "answer", "slot") if wait in waits)
+        self._waits = _STATES[nearest]
+        self._shares.switch(self._waits)
+        return False
 
     def close(self) -> None:
-        self._rollout.close()
+        for rollout in self._rollouts:
+            rollout.close()

@@ -1,25 +1,33 @@
 """The controller.
 
-Consumes the reports of all workers; produces rows of metrics, checkpoints at their time, and the end of the run with its
-reason. It steers by two things it is given: how to save, and how to confirm a score.
+Consumes the reports of all workers and the orders of the panel; produces rows of metrics, checkpoints at their time, and the end of
+the run with its reason. What it steers by, it is given: see Surroundings.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from shoal.api.experiment import Experiment
 from shoal.api.metric import Total
 from shoal.api.worker import Report
 from shoal.monitoring.aggregate import Aggregator
+from shoal.monitoring.bottleneck import TimeAccount
 from shoal.monitoring.sinks import Sink
 from shoal.rollout.evaluate import Scores
+from shoal.streams.sample import Account
 
 CONFIRM_EPISODES = 100
 RECENT_EPISODES = 20
+
+
+class HasFileno(Protocol):
+    """Something to wait for."""
+
+    def fileno(self) -> int:
+        """Its file descriptor."""
 
 
 @dataclass
@@ -31,21 +39,46 @@ class Counters:
     elapsed: float = 0.0
 
 
+class Surroundings(Protocol):
+    """What a controller can ask of the run around it."""
+
+    def quiet(self) -> None:
+        """Return when no trainer is inside an update."""
+
+    def save(self) -> None:
+        """Write a checkpoint of this moment."""
+
+    def confirm(self) -> Scores:
+        """Play greedy episodes with the newest version."""
+
+    def accounts(self) -> Account:
+        """What became of all rows."""
+
+    def listen(self) -> None:
+        """Take orders from the panel, if there are any."""
+
+    def note(self, text: str) -> None:
+        """Say something aloud."""
+
+
 class Controller:
     """Decides; whoever runs the workers obeys."""
 
-    def __init__(
-        self, experiment: Experiment, policies: list[str], sink: Sink, *, save: Callable[[], None], confirm: Callable[[], Scores],
-        note: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        self._experiment, self._sink, self._save, self._confirm, self._note = experiment, sink, save, confirm, note
+    def __init__(self, experiment: Experiment, policies: list[str], sink: Sink, around: Surroundings) -> None:
+        self._experiment, self._sink, self._around = experiment, sink, around
         self.counters = Counters()
         self._versions = dict.fromkeys(policies, 0)
+        self._steps: dict[str, dict[int, int]] = {policy: {} for policy in policies}
         self.reason: str | None = None
+        self.paused = False
+        self.doors: list[HasFileno] = []
+        """What else to wait for besides the workers: where orders come in."""
         self.confirmed: Scores | None = None
+        self.time = TimeAccount()
         self._aggregate = Aggregator()
         self._began = self._saved = time.monotonic()
         self._last_row = (self._began, 0)
+        self.fps = 0.0
 
     def state_dict(self) -> dict[str, Any]:
         """Counters and the windows of finished episodes, for a checkpoint."""
@@ -58,14 +91,17 @@ class Controller:
         self._began = time.monotonic() - self.counters.elapsed
         self._last_row = (time.monotonic(), self.counters.steps)
         self._versions = dict.fromkeys(self._versions, self.counters.update)
+        self._steps = {policy: {-1: self.counters.steps} for policy in self._steps}
         self.reason = self._exhausted()
 
     def receive(self, report: Report) -> None:
         """Take in what one poll did. An update is over when every policy has its new version: then write, save and judge."""
+        self.time.add(report.metrics)
         self._aggregate.add(self._labelled(report))
         if report.version is not None:
-            self._versions[report.policy] = report.version
-            self.counters.steps = max(self.counters.steps, report.trained_steps)
+            self._versions[report.policy] = max(report.version, self._versions[report.policy])
+            self._steps[report.policy][report.replica] = report.trained_steps
+            self.counters.steps = max(self.counters.steps, *(sum(by.values()) for by in self._steps.values()))
         if min(self._versions.values()) > self.counters.update:
             self._finish_update()
         else:
@@ -83,16 +119,26 @@ class Controller:
     def _finish_update(self) -> None:
         self.counters.update = min(self._versions.values())
         self.counters.elapsed = time.monotonic() - self._began
-        self.reason = self._over()
+        self.reason = self.reason or self._over()
         if self.reason is not None or self.counters.update % self._experiment.log.every == 0:
             self._write_row()
         if self.reason is None and time.monotonic() - self._saved >= self._experiment.checkpoint.every:
             self.save()
 
+    def steps_of(self, ranks: list[int]) -> int:
+        """Environment steps behind what replicas have reported; those of replicas in step are counted by the first."""
+        return max(sum(by.get(rank, 0) for rank in ranks) for by in self._steps.values())
+
     def save(self) -> None:
         """Write a checkpoint now."""
-        self._save()
+        if self.reason is None:
+            self._around.quiet()
+        self._around.save()
         self._saved = time.monotonic()
+
+    def listen(self) -> None:
+        """Hear what was ordered."""
+        self._around.listen()
 
     def stop(self, reason: str) -> None:
         """End the run from outside: a signal, an order."""
@@ -101,7 +147,7 @@ class Controller:
     def restarted(self, worker: str, cause: str) -> None:
         """A worker died and was started again: counted, and said aloud."""
         self._aggregate.add(Report(metrics={"rollout/restarts": Total(1)}))
-        self._note(f"{worker} was started again: {cause}")
+        self._around.note(f"{worker} was started again: {cause}")
 
     # ------------------------------------------------------------ stop rules
 
@@ -130,10 +176,11 @@ class Controller:
         recent = self._aggregate.recent_return(RECENT_EPISODES)
         if recent is None or recent < goal:
             return False
-        self.confirmed = self._confirm()
+        self._around.quiet()
+        self.confirmed = self._around.confirm()
         passed = self.confirmed.mean >= goal
         verdict = "reached" if passed else "not yet"
-        self._note(
+        self._around.note(
             f"{self.counters.steps:,} steps: training return {recent:.1f}, greedy mean of "
             f"{len(self.confirmed.returns)} episodes {self.confirmed.mean:.1f} against {goal:g}: {verdict}"
         )
@@ -146,11 +193,25 @@ class Controller:
         now = time.monotonic()
         then, steps = self._last_row
         self._last_row = (now, self.counters.steps)
-        extra: dict[str, float] = {
-            "time/fps": (self.counters.steps - steps) / max(now - then, 1e-9),
-            "time/elapsed": now - self._began,
-        }
+        self.fps = (self.counters.steps - steps) / max(now - then, 1e-9)
+        extra: dict[str, float] = {"time/fps": self.fps, "time/elapsed": now - self._began, **self._rows()}
         if self.confirmed is not None:
             extra["eval/mean_reward"] = self.confirmed.mean
             extra["eval/std_reward"] = self.confirmed.std
         self._sink.write(self._aggregate.row(self.counters.steps, self.counters.update, extra))
+
+    def _rows(self) -> dict[str, float]:
+        """The books of this launch: produced = what became of them + in flight."""
+        account = self._around.accounts()
+        settled = {f"rows/{name}": count for name, count in account.settled.items()}
+        return {"rows/produced": account.produced, **settled, "rows/in_flight": account.in_flight}
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the run until now."""
+        return time.monotonic() - self._began
+
+    @property
+    def recent_return(self) -> float | None:
+        """Mean return of the window of finished training episodes."""
+        return self._aggregate.mean_return()

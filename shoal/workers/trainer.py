@@ -1,113 +1,163 @@
 """The trainer worker.
 
-Consumes rounds of fragments; produces parameter versions and metrics; waits for a whole round. Slots are freed after the
-version trained on them is published: that is what bounds the lag.
+Consumes batches of fragments; produces parameter versions and metrics; waits for a whole batch, and after each update for the
+controller's leave to go on. Slots are freed after the version trained on them is published: that is what bounds the lag.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import fields
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from shoal.algorithms.learner import SoloLearner
-from shoal.api.algorithm import Algorithm, NonFiniteError
+from shoal.api.algorithm import Algorithm, Learner, NonFiniteError
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Largest, Metric, Total
 from shoal.api.worker import Report, Worker
 from shoal.base.errors import InputError, ShoalError
-from shoal.base.tree import tree_leaves, tree_map
+from shoal.base.faults import NO_FAULTS, Faults
+from shoal.monitoring.shares import Shares
+from shoal.streams.leave import Leave
 from shoal.streams.primitives import Mailbox
 from shoal.streams.sample import Posted, SampleReader
+from shoal.workers.batch import find_problem, join
 
 BAD_IN_A_ROW = 10
 """Dropped batches, one after the other, that end the run."""
 
 
-class TrainerWorker(Worker):
-    """Trains one policy."""
+@dataclass(frozen=True)
+class Replica:
+    """Which one of a trainer's replicas this is, and whether it goes its own way or in step with the others."""
 
-    def __init__(self, policy: str, algorithm: Algorithm, samples: SampleReader, mailbox: Mailbox) -> None:
-        self.name, self.policy, self.algorithm = f"trainer-{policy}", policy, algorithm
-        self._samples, self._mailbox = samples, mailbox
-        self._learner = SoloLearner()
+    rank: int = 0
+    of: int = 1
+    in_step: bool = True
+
+    @property
+    def speaks(self) -> bool:
+        """Of replicas in step, the first publishes and reports for all."""
+        return self.rank == 0 or not self.in_step
+
+
+class TrainerWorker(Worker):
+    """Trains one policy, alone or as one replica of several."""
+
+    def __init__(
+        self, policy: str, algorithm: Algorithm, learner: Learner, samples: SampleReader, mailbox: Mailbox, *,
+        max_lag: int = 0, replica: Replica = Replica(), leave: Leave | None = None, faults: Faults = NO_FAULTS,
+    ) -> None:  # fmt: skip
+        self.name = f"trainer-{policy}-{replica.rank}"
+        self.policy, self.algorithm = policy, algorithm
+        self._learner, self._samples, self._mailbox = learner, samples, mailbox
+        self._max_lag, self._replica, self._leave, self._faults = max_lag, replica, leave, faults
+        self._shares = Shares("trainer")
         self.version, self.steps = 0, 0
+        self._updates = 0
         self._bad = 0
 
     def start(self) -> None:
-        """Publish the version that training starts from."""
-        self._mailbox.publish(self.version, self.algorithm.flat.block.numpy())
+        """Publish the version that training starts from, unless it is there already."""
+        if self._replica.rank == 0 and self.version > self._mailbox.latest():
+            self._mailbox.publish(self.version, self.algorithm.flat.block.numpy())
+
+    @property
+    def _oldest(self) -> int:
+        return self.version - self._max_lag
+
+    def ready(self) -> bool:
+        """A batch is there."""
+        return self._samples.ready(self._oldest)
+
+    @property
+    def state_due(self) -> bool:
+        """The controller asked for the state."""
+        return self._leave is not None and self._leave.state_due
 
     def poll(self, timeout: float) -> Report:
-        taken = self._samples.take(timeout)
+        if self._leave is not None:
+            granted = self._leave.granted(self._updates, timeout)
+            if self._leave.state_due:
+                return self._hand_in(self._leave)
+            if not granted:
+                return Report()
+        self._shares.switch("waited_input")
+        taken = self._samples.take(timeout, self._oldest)
         if taken is None:
             return Report()
-        began = time.perf_counter()
-        steps = sum(int(posted.header["steps"]) for posted in taken)
-        self._learner.steps = self.steps = self.steps + steps
-        lag = self.version - min(int(posted.header["version"]) for posted in taken)
-        metrics = self._train(taken)
-        self.version += 1
-        self._mailbox.publish(self.version, self.algorithm.flat.block.numpy())
-        self._samples.free(taken)
-        metrics |= {"train/lag": Largest(lag), "time/train": Total(time.perf_counter() - began)}
-        return Report(True, policy=self.policy, version=self.version, trained_steps=self.steps, metrics=metrics)
+        self._shares.switch("worked")
+        self._faults.at("update", self._updates + 1)
+        report = self._update(taken)
+        self._updates += 1
+        self._shares.switch("waited_slot")
+        return report
 
-    def _train(self, taken: list[Posted]) -> dict[str, Metric]:
-        """Learn from the batch, or drop it and say why."""
-        rows = Total(sum(int(posted.header["rows"]) for posted in taken))
+    def _update(self, taken: list[Posted]) -> Report:
+        began = time.perf_counter()
+        lag = self.version - min(int(posted.header["version"]) for posted in taken)
+        rows = sum(int(posted.header["rows"]) for posted in taken)
         batch = join([posted.fragment for posted in taken])
-        try:
-            check_finite(batch)
-            metrics = self.algorithm.update(batch, self._learner).metrics
-        except NonFiniteError as error:
-            # Undo the minibatches before the bad one.
-            self._mailbox.read(self.version, self.algorithm.flat.block.numpy())
-            self._bad += 1
-            if self._bad >= BAD_IN_A_ROW:
-                raise ShoalError(
-                    f"{self.name}: {self._bad} batches in a row were not finite, the last: {error}; "
-                    "try `shoal check-env` on the environment, or a smaller algorithm.lr"
-                ) from error
-            return {"train/dropped_not_finite": rows}
-        self._bad = 0
-        return {**metrics, "train/rows": rows}
+        problem = self._agree(sum(int(posted.header["steps"]) for posted in taken), find_problem(batch))
+        metrics, problem = self._train(batch, problem)
+        self._publish()
+        self._samples.free("not_finite" if problem else "trained")
+        metrics["train/dropped_not_finite" if problem else "train/rows"] = Total(rows)
+        metrics |= {"train/lag": Largest(lag), "time/train": Total(time.perf_counter() - began), **self._shares.take()}
+        version = self.version if self._replica.speaks else None
+        return Report(
+            True, policy=self.policy, version=version, replica=self._replica.rank, trained_steps=self.steps, metrics=metrics
+        )  # fmt: skip
+
+    def _agree(self, steps: int, problem: str | None) -> str | None:
+        """Replicas in step count the steps of all, and drop a batch together if one of them has to."""
+        count, bad = self._learner.mean(torch.tensor([steps, problem is not None], dtype=torch.float64)).tolist()
+        self.steps += round(count * self._replica.of) if self._replica.in_step else steps
+        self._learner.steps = self.steps if self._replica.in_step else self.steps * self._replica.of
+        return (problem or "a replica's batch is not finite") if bad else None
+
+    def _train(self, batch: Fragment, problem: str | None) -> tuple[dict[str, Metric], str | None]:
+        """Learn from the batch, or drop it and say why."""
+        metrics: dict[str, Metric] = {}
+        if problem is None:
+            try:
+                metrics = self.algorithm.update(batch, self._learner).metrics
+            except NonFiniteError as error:
+                self._mailbox.read(self.version, self.algorithm.flat.block.numpy())  # undo the minibatches before
+                problem = str(error)
+        self._bad = self._bad + 1 if problem else 0
+        if self._bad >= BAD_IN_A_ROW:
+            raise ShoalError(
+                f"{self.name}: {self._bad} batches in a row were not finite, the last: {problem}; "
+                "try `shoal check-env` on the environment, or a smaller algorithm.lr"
+            )
+        return metrics, problem
+
+    def _publish(self) -> None:
+        """In step all replicas count alike, and the first publishes; otherwise the versions of all are counted together."""
+        version = self.version + 1 if self._replica.in_step else self._mailbox.latest() + 1
+        if self._replica.speaks:
+            self._mailbox.publish(version, self.algorithm.flat.block.numpy())
+        self.version = version if self._replica.in_step else self._mailbox.latest()
+
+    # ------------------------------------------------------------ state
+
+    def _hand_in(self, leave: Leave) -> Report:
+        import safetensors.torch
+
+        leave.state_given()
+        owned = {name: tensor.detach().clone().contiguous() for name, tensor in self.state_dict().items()}
+        return Report(True, policy=self.policy, replica=self._replica.rank, state=safetensors.torch.save(owned))
 
     def state_dict(self) -> dict[str, Tensor]:
         """All of the algorithm."""
         return self.algorithm.state_dict()
 
-    def restore(self, tensors: dict[str, Tensor], policy: str, version: int, steps: int) -> None:
+    def restore(self, tensors: dict[str, Tensor], version: int, steps: int) -> None:
         """Go on from a checkpoint, before `start`."""
-        load_policy(self.algorithm, tensors, policy)
+        load_policy(self.algorithm, tensors, self.policy)
         self.version, self.steps = version, steps
-
-
-def join(fragments: list[Fragment]) -> Fragment:
-    """Fragments side by side as one batch of tensors; a single one is not copied."""
-    if len(fragments) == 1:
-        return fragments[0].map(torch.from_numpy)
-
-    def lanes(axis: int):  # type: ignore[no-untyped-def]
-        return lambda *arrays: torch.from_numpy(np.concatenate(arrays, axis))
-
-    joined = {}
-    for field in fields(Fragment):
-        parts = [getattr(fragment, field.name) for fragment in fragments]
-        joined[field.name] = tree_map(lanes(0 if field.name in ("state", "lanes") else 1), *parts)
-    return Fragment(**joined)
-
-
-def check_finite(batch: Fragment) -> None:
-    """A sum is finite only if every part is; one pass, no mask."""
-    for name in ("reward", "observation", "extras"):
-        for path, leaf in tree_leaves(getattr(batch, name), name):
-            if leaf.is_floating_point() and not torch.isfinite(leaf.sum()):
-                lanes = (~torch.isfinite(leaf.flatten(2)).all(-1) if leaf.ndim > 2 else ~torch.isfinite(leaf)).any(0)
-                raise NonFiniteError(f"{path} of lanes {batch.lanes[lanes].tolist()} is not finite")
 
 
 def load_policy(algorithm: Algorithm, tensors: dict[str, Tensor], policy: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import signal
@@ -20,6 +22,9 @@ import shoal
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints.store import CheckpointStore
+from shoal.monitoring.panel import ask
+from shoal.monitoring.run_folder import RunFolder
+from shoal.streams.sample import OUTCOMES
 
 
 def experiment(**sections: Any) -> Experiment:
@@ -90,11 +95,31 @@ def _nothing_is_left() -> Iterator[None]:
 @pytest.mark.parametrize(
     "sections",
     [
-        {},
-        {"placement": {"max_lag": 1}},
+        {"placement": {"actors": 1}},
+        {"placement": {"actors": 1, "max_lag": 1, "exact": True}},
         {"placement": {"actors": 2}},
-        {"placement": {"actors": 2, "max_lag": 1}, "model": {"name": "gru"}},
-        {"env": {"id": "shoal/signal", "num_envs": 6}, "algorithm": {"unroll": 8, "minibatch": 16}},
+        {"placement": {"actors": 2, "max_lag": 1, "exact": True}, "model": {"name": "gru"}},
+        {"placement": {"inference": "worker"}},
+        {"placement": {"actors": 2, "ring": 2, "inference": "worker", "max_lag": 1, "exact": True}},
+        {"placement": {"actors": 2, "inference": "worker", "policy_workers": 2}, "model": {"name": "gru"}},
+        {
+            "env": {"id": "shoal/signal", "num_envs": 6},
+            "algorithm": {"unroll": 8, "minibatch": 16},
+            "placement": {"actors": 2, "inference": "worker"},
+        },
+        {
+            "env": {"id": "shoal/signal", "num_envs": 6},
+            "algorithm": {"unroll": 8, "minibatch": 16},
+            "placement": {"actors": 1, "max_lag": 1, "exact": True},
+        },
+        {"env": {"id": "shoal/masked"}, "placement": {"actors": 2, "inference": "worker"}},
+        {"placement": {"trainers": 2}, "algorithm": {"normalise_rewards": True}},
+        {"placement": {"trainers": 2, "actors": 4, "max_lag": 1, "exact": True}, "model": {"name": "gru"}},
+        {
+            "env": {"id": "shoal/signal", "num_envs": 6},
+            "algorithm": {"unroll": 8, "minibatch": 16},
+            "placement": {"trainers": 2, "inference": "worker"},
+        },
     ],
 )
 def test_local_and_inline_end_with_equal_weights(tmp_path: Path, sections: dict[str, Any]) -> None:
@@ -140,10 +165,14 @@ def notes(tmp_path: Path) -> list[str]:
 
 def test_a_world_that_keeps_failing_ends_the_run_with_its_own_words(tmp_path: Path) -> None:
     tree = experiment(
-        env={"id": "tests.launchers.broken:raising", "num_envs": 2}, algorithm={"minibatch": 32}, stop={"updates": 50}
+        env={"id": "tests.launchers.broken:raising", "num_envs": 2},
+        algorithm={"minibatch": 32},
+        stop={"updates": 50},
+        placement={"actors": 1},
     )
     with pytest.raises(
-        ShoalError, match=r"broken:raising, copy 0: ZeroDivisionError: after 50 steps \(6 crashes in a row"
+        ShoalError,
+        match=r"(?s)^Traceback .*broken:raising, copy 0: ZeroDivisionError: after 50 steps \(6 crashes in a row",
     ):
         shoal.train(tree, root=tmp_path, on="local", quiet=True)
     assert len(notes(tmp_path)) == 5
@@ -155,39 +184,71 @@ def test_a_world_that_keeps_failing_ends_the_run_with_its_own_words(tmp_path: Pa
 def test_a_world_that_cannot_be_built_ends_the_run_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs two copies"):
         shoal.train(
-            experiment(env={"id": "tests.launchers.broken:picky", "num_envs": 4}, algorithm={"minibatch": 32}),
+            experiment(
+                env={"id": "tests.launchers.broken:picky", "num_envs": 4},
+                algorithm={"minibatch": 32},
+                placement={"actors": 1},
+            ),
             root=tmp_path,
             on="local",
             quiet=True,
         )
 
 
+def status(root: Path) -> dict[str, Any]:
+    """Of the one run below `root`, once it lives."""
+    while True:
+        for config in root.glob("*/*/config.yaml"):
+            with contextlib.suppress(ShoalError):
+                return ask(RunFolder(config.parent), "status")
+        time.sleep(0.01)
+
+
+def worker(root: Path, name: str, besides: set[int]) -> int:
+    """The process of a worker, once it is another than those `besides` and the run has gone on with it."""
+    began: int | None = None
+    while True:
+        now = status(root)
+        process = next(line["pid"] for line in now["workers"] if line["name"] == name)
+        if process not in besides:
+            began = now["update"] if began is None else began
+            if now["update"] >= began + 5:
+                return int(process)
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("lag", [0, 1])
-def test_killed_actors_are_started_again(tmp_path: Path, lag: int) -> None:
-    before, kills = actors(), 3
+@pytest.mark.parametrize("name", ["actor-1", "trainer-agent-0", "policy-agent-0"])
+def test_killed_workers_are_started_again(tmp_path: Path, name: str, lag: int) -> None:
+    kills = 3
 
     def kill_then_stop() -> None:
         killed: set[int] = set()
         for _ in range(kills):
-            while len(there := alive(actors() - before - killed)) < 2:
-                time.sleep(0.01)
-            time.sleep(0.5)
-            os.kill(min(there), signal.SIGKILL)
-            killed.add(min(there))
-        while len(alive(actors() - before - killed)) < 2:
-            time.sleep(0.01)
-        time.sleep(1.0)
+            process = worker(tmp_path, name, killed)
+            os.kill(process, signal.SIGKILL)
+            killed.add(process)
+        worker(tmp_path, name, killed)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=kill_then_stop).start()
-    tree = experiment(stop={"updates": 10**6}, placement={"actors": 2, "max_lag": lag})
-    outcome = shoal.train(tree, root=tmp_path, on="local", quiet=True)
+    placement = {"actors": 2, "max_lag": lag, "inference": "worker" if "policy" in name else "inline"}
+    outcome = shoal.train(
+        experiment(stop={"updates": 10**6}, placement=placement), root=tmp_path, on="local", quiet=True
+    )
     lines = [json.loads(line) for line in (outcome.folder / "metrics.jsonl").read_text().splitlines()]
-    assert sum("was started again: actor-" in note and "ended by SIGKILL" in note for note in notes(tmp_path)) == kills
+    assert sum("was started again" in note and "ended by SIGKILL" in note for note in notes(tmp_path)) == kills
     assert sum(row.get("rollout/restarts", 0) for row in lines) == kills
-    assert [row["update"] for row in lines] == list(range(1, len(lines) + 1))
-    assert max(row["train/lag"] for row in lines) <= lag
-    assert len(lines) > 20
+    updates = [row["update"] for row in lines]
+    assert all(0 < later - earlier <= 3 for earlier, later in itertools.pairwise(updates))
+    assert max(row["train/lag"] for row in lines) <= lag + kills * ("trainer" in name)
+    assert all(balanced(row) for row in lines)
+
+
+def balanced(row: dict[str, float]) -> bool:
+    """Rows are produced, then in flight, then trained or dropped for a reason: none is missing."""
+    settled = sum(row[f"rows/{name}"] for name in OUTCOMES)
+    return row["rows/produced"] == settled + row["rows/in_flight"]
 
 
 LONG = [

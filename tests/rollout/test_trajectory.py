@@ -167,7 +167,7 @@ def run(needs: Needs, world: World, steps: int) -> tuple[list[list[Transition]],
             counted += int(taken[0].header["steps"])
             for lane in range(world.lanes):
                 got[lane] += collect(taken[0].fragment, lane)
-            reader.free(taken)
+            reader.free()
     return got, counted
 
 
@@ -226,5 +226,5 @@ def test_without_credit_the_actor_waits() -> None:
     taken = reader.take(0.0)
     assert taken is not None
     assert not builder.begin(world.decisions)
-    reader.free(taken)
+    reader.free()
     assert builder.begin(world.decisions)

@@ -68,7 +68,7 @@ def test_a_round_is_ordered_by_ring_not_by_arrival() -> None:
     taken = reader.take(0.0)
     assert taken is not None
     assert [p.id for p in taken] == [(0, 0, 7), (1, 0, 7), (2, 0, 7)]
-    reader.free(taken)
+    reader.free()
 
 
 def test_rounds_pin_versions() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from shoal.algorithms.learner import SoloLearner
 from shoal.api.algorithm import Algorithm, Learner, Needs, NonFiniteError, Update
 from shoal.api.env import AgentGroup
 from shoal.api.fragment import Fragment
@@ -47,7 +48,7 @@ def build(rings: int = 1) -> tuple[TrainerWorker, Adding, list[SampleWriter], Me
     algorithm = Adding()
     made = [MemoryRing(fragment_layout(GROUP, algorithm.needs, algorithm.policy, 2, None), 1) for _ in range(rings)]
     mailbox = MemoryMailbox(algorithm.flat.nbytes, 1)
-    trainer = TrainerWorker("trainer", algorithm, SampleReader(list(made)), mailbox)
+    trainer = TrainerWorker("trainer", algorithm, SoloLearner(), SampleReader(list(made)), mailbox)
     trainer.start()
     return trainer, algorithm, [SampleWriter(ring, i) for i, ring in enumerate(made)], mailbox
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from shoal.base.arrays import Layout
-from shoal.streams.primitives import Mailbox, Ring, Slot
+from shoal.streams.primitives import Mailbox, Ring, Slot, Waiter
+
+
+class NoWaiting(Waiter):
+    """Asks once: in one thread nothing happens while it waits."""
+
+    def wait_until(self, ready: Callable[[], bool], timeout: float) -> bool:
+        return ready()
 
 
 class MemoryRing(Ring):
-    """Three counters that only grow: freed <= taken <= posted <= freed + slots."""
+    """Slots of plain arrays."""
 
     def __init__(self, layout: Layout, slots: int) -> None:
         self.slots = slots
@@ -19,6 +28,17 @@ class MemoryRing(Ring):
     @property
     def posted(self) -> int:
         return self._posted
+
+    @property
+    def taken(self) -> int:
+        return self._taken
+
+    @property
+    def freed(self) -> int:
+        return self._freed
+
+    def look(self, number: int) -> Slot:
+        return self._slots[number % self.slots]
 
     def begin(self, timeout: float) -> Slot | None:
         return self._slots[self._posted % self.slots] if self._posted - self._freed < self.slots else None

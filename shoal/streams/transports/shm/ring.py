@@ -92,13 +92,18 @@ class ShmRing(Ring):
 
     @property
     def posted(self) -> int:
-        """Slots posted since the ring was made, by all its writers: where the next one goes on."""
         return self._words[_POSTED]
 
     @property
     def taken(self) -> int:
-        """Slots taken since the ring was made, by all its readers."""
         return self._words[_TAKEN]
+
+    @property
+    def freed(self) -> int:
+        return self._words[_FREED]
+
+    def look(self, number: int) -> Slot:
+        return self._slots[number % self.slots]
 
     @property
     def credits(self) -> int:
@@ -145,17 +150,10 @@ class ShmRing(Ring):
         self._words[_FREED] = freed + 1
         self.writer_bell.ring()
 
-    def held(self) -> list[Slot]:
-        """Taken and not freed, oldest first: what a dead reader held. Count their rows before `reclaim`."""
-        return [self._slots[i % self.slots] for i in range(self._words[_FREED], self._words[_TAKEN])]
-
     def reclaim(self) -> int:
-        """A new reader, once the old one is dead: free what that one held, and say how many slots it was."""
-        held = self.held()
-        for slot in held:
-            self.free(slot)
-        self.writer_bell.ring()
-        return len(held)
+        count = super().reclaim()
+        self.writer_bell.ring()  # the dead reader may have freed its last slot and died before it rang
+        return count
 
     def owner(self, index: int) -> Owner:
         """Whose slot it is. For eyes and logs: what counts are the counters."""

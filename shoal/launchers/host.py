@@ -1,0 +1,144 @@
+"""What runs in a host's process: attach to the streams, build the workers, poll them in turn, report, obey."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from shoal.api.experiment import Experiment
+from shoal.api.metric import Metric, merge_into
+from shoal.api.worker import Report, Worker
+from shoal.base.faults import parse_faults
+from shoal.checkpoints.store import CheckpointStore
+from shoal.launchers.build import Builder, Life
+from shoal.launchers.hosts import Host
+from shoal.launchers.program import expand
+from shoal.launchers.pulse import PulseBoard
+from shoal.launchers.shared_streams import AttachedStreams, StreamHandles
+from shoal.launchers.turns import take_turns
+from shoal.monitoring.logs import log_to
+from shoal.streams.control import STOP, ControlEnd
+from shoal.streams.primitives import AbandonedError, Waiter
+from shoal.streams.transports.shm.segment import SegmentHandle
+
+POLL = 0.1
+"""Seconds a host sleeps at most before it looks for orders."""
+QUIET = 0.1
+"""Seconds between two reports that hold nothing but numbers."""
+
+
+class HostOrder(NamedTuple):
+    """Everything a host needs to know."""
+
+    launcher: int
+    """Its process."""
+    settings: dict[str, Any]
+    """The resolved experiment."""
+    host: Host
+    number: int
+    """Its place on the pulse board."""
+    streams: StreamHandles
+    pulses: SegmentHandle
+    life: Life
+    checkpoints: str
+    """Where checkpoints lie, and which version to go on from; -1: from none."""
+    checkpoint: int
+    logs: str
+    faults: str
+
+
+def serve(order: HostOrder, connection: Connection) -> None:
+    """Run the workers of one host until told to stop, or until the launcher is gone."""
+    _die_with(order.launcher)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the launcher decides what it means
+    torch.set_num_threads(1)
+    control = ControlEnd(connection)
+    with log_to(Path(order.logs), order.host.name):
+        try:
+            streams = AttachedStreams(order.streams, order.life.incarnation)
+            _serve(take_turns(_build(order, streams)), control, streams.waiter)
+        except AbandonedError:  # by the launcher, which stops or starts us again
+            return
+        except BaseException as error:
+            control.fail(error)
+            raise
+
+
+def _build(order: HostOrder, streams: AttachedStreams) -> list[Worker]:
+    life = order.life
+    if order.checkpoint >= 0 and order.host.has("trainer"):
+        life.start = CheckpointStore(Path(order.checkpoints)).load(order.checkpoint)
+    pulse = PulseBoard.attach(order.pulses).place(order.number)
+    program = expand(Experiment.parse(order.settings))
+    builder = Builder(program, streams, life, pulse, parse_faults(order.faults), supervised=True)
+    return [builder.build(job) for job in order.host.jobs]
+
+
+def _serve(workers: list[Worker], control: ControlEnd, waiter: Waiter) -> None:
+    outbox = Outbox(control)
+
+    def sweep() -> bool:
+        worked = False
+        for worker in workers:
+            report = worker.poll(0.0)
+            worked |= report.worked
+            outbox.put(report)
+        return worked
+
+    looked = 0.0
+    while True:
+        waiter.wait_until(sweep, POLL)
+        now = time.monotonic()
+        if now - looked >= POLL:
+            looked = now
+            outbox.flush()
+            if control.take() == STOP:
+                break
+    for worker in workers:
+        worker.close()
+
+
+class Outbox:
+    """Sends what matters at once; numbers alone wait for company."""
+
+    def __init__(self, control: ControlEnd) -> None:
+        self._control = control
+        self._metrics: dict[str, Metric] = {}
+        self._sent = 0.0
+
+    def put(self, report: Report) -> None:
+        """Take over one report."""
+        if not report.worked:
+            return
+        if report.steps or report.episodes or report.version is not None or report.state is not None:
+            self._control.report(report)
+            return
+        merge_into(self._metrics, report.metrics)
+        if time.monotonic() - self._sent >= QUIET:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the numbers that wait."""
+        if self._metrics:
+            self._control.report(Report(True, metrics=self._metrics))
+            self._metrics = {}
+        self._sent = time.monotonic()
+
+
+def _die_with(launcher: int) -> None:
+    """End with the launcher, however it ends. It is no parent of ours, the fork server is: so a thread waits for its death."""
+    handle = os.pidfd_open(launcher)
+
+    def watch() -> None:
+        select.select([handle], [], [])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()

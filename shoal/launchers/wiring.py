@@ -1,0 +1,159 @@
+"""The named streams that join the workers of a Program: planned once, then made of memory or of shared memory.
+
+sample/<producer>/<policy>    ring      actor -> trainer
+ask/... and answer/...        rings     actor <-> policy worker
+version/<policy>              mailbox   trainer -> whoever acts
+leave/<policy>/<rank>         mailbox   controller -> trainer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from shoal.algorithms.agreement import nbytes_beside, tally_nbytes
+from shoal.api.algorithm import Algorithm
+from shoal.base.arrays import Layout
+from shoal.launchers.hosts import Host, Job, clients_of, host_of
+from shoal.launchers.program import Program
+from shoal.streams import inference_rings, leave
+from shoal.streams.primitives import Mailbox, Ring, Tally, Waiter
+from shoal.streams.transports.memory import MemoryMailbox, MemoryRing, NoWaiting
+from shoal.streams.transports.memory_tally import MemoryTally
+
+
+class RingPlan(NamedTuple):
+    """One ring, and the hosts at its two ends."""
+
+    layout: Layout
+    slots: int
+    writer: str
+    reader: str
+
+
+class BoxPlan(NamedTuple):
+    """One mailbox, and the hosts that read it; whoever writes is among them or is the launcher."""
+
+    nbytes: int
+    versions: int
+    users: tuple[str, ...]
+
+
+class TallyPlan(NamedTuple):
+    """One tally, and the hosts that take part."""
+
+    ranks: int
+    nbytes: int
+    users: tuple[str, ...]
+
+
+class SharedPlan(NamedTuple):
+    """Parameters that hogwild replicas write, in the place of a mailbox; `beside` is what else they share."""
+
+    nbytes: int
+    replicas: int
+    beside: int
+    users: tuple[str, ...]
+
+
+@dataclass
+class Wiring:
+    """All streams of a Program, by name."""
+
+    rings: dict[str, RingPlan] = field(default_factory=dict)
+    boxes: dict[str, BoxPlan] = field(default_factory=dict)
+    tallies: dict[str, TallyPlan] = field(default_factory=dict)
+    shared: dict[str, SharedPlan] = field(default_factory=dict)
+
+
+class Streams(Protocol):
+    """The streams as one process has them."""
+
+    waiter: Waiter
+    wake: Callable[[], None] | None
+    """What a thread of this process calls to end a wait; None: nobody ever waits here."""
+
+    def ring(self, name: str) -> Ring:
+        """The ring of that name."""
+
+    def mailbox(self, name: str) -> Mailbox:
+        """The mailbox of that name."""
+
+    def publisher(self, name: str, rank: int) -> Mailbox:
+        """The mailbox as one replica of its writer has it."""
+
+    def tally(self, name: str) -> Tally:
+        """The tally of that name."""
+
+    def settle(self, name: str, algorithm: Algorithm) -> None:
+        """Let an algorithm live in the memory of that name, if its replicas share one."""
+
+
+def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
+    """Which streams there are, how large, and who uses them."""
+    wiring = Wiring()
+    for policy, plan in program.policies.items():
+        layout = plan.layout(program.producers)
+        for producer in range(program.producers):
+            trainer = host_of(hosts, Job("trainer", program.rank_of(producer), policy)).name
+            wiring.rings[f"sample/{producer}/{policy}"] = RingPlan(
+                layout, program.slots, _actor_of(program, hosts, producer), trainer
+            )
+        everyone, nbytes = tuple(host.name for host in hosts), plan.algorithm.flat.nbytes
+        if program.hogwild:
+            beside = nbytes_beside(plan.algorithm)
+            wiring.shared[f"version/{policy}"] = SharedPlan(nbytes, program.trainers, beside, everyone)
+        else:
+            wiring.boxes[f"version/{policy}"] = BoxPlan(nbytes, program.slots, everyone)
+        if program.trainers > 1 and not program.hogwild:
+            wiring.tallies[f"tally/{policy}"] = TallyPlan(program.trainers, tally_nbytes(plan.algorithm), everyone)
+        for rank in range(program.trainers):
+            trainer = host_of(hosts, Job("trainer", rank, policy)).name
+            wiring.boxes[f"leave/{policy}/{rank}"] = BoxPlan(leave.NBYTES, 1, (trainer,))
+    wiring.rings.update(_inference_rings(program, hosts))
+    return wiring
+
+
+def _inference_rings(program: Program, hosts: list[Host]) -> Iterator[tuple[str, RingPlan]]:
+    if program.experiment.placement.inference != "worker":
+        return
+    for policy, plan in program.policies.items():
+        lanes = plan.lanes // program.producers
+        ask, answer = inference_rings.inference_layouts(plan.group, plan.algorithm.policy, lanes, plan.mask_width)
+        for index in range(program.experiment.placement.policy_workers):
+            worker = host_of(hosts, Job("policy", index, policy)).name
+            for producer in clients_of(program, index):
+                actor = _actor_of(program, hosts, producer)
+                yield f"ask/{producer}/{policy}", RingPlan(ask, inference_rings.SLOTS, actor, worker)
+                yield f"answer/{producer}/{policy}", RingPlan(answer, inference_rings.SLOTS, worker, actor)
+
+
+def _actor_of(program: Program, hosts: list[Host], producer: int) -> str:
+    return host_of(hosts, Job("actor", producer // program.experiment.placement.ring)).name
+
+
+class MemoryStreams(Streams):
+    """All streams inside one process."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.waiter, self.wake = NoWaiting(), None
+        self._rings = {name: MemoryRing(plan.layout, plan.slots) for name, plan in wiring.rings.items()}
+        self._boxes = {name: MemoryMailbox(plan.nbytes, plan.versions) for name, plan in wiring.boxes.items()}
+        self._boxes |= {name: MemoryMailbox(plan.nbytes, 1) for name, plan in wiring.shared.items()}
+        self._tallies = {name: MemoryTally(plan.ranks, plan.nbytes) for name, plan in wiring.tallies.items()}
+
+    def ring(self, name: str) -> Ring:
+        return self._rings[name]
+
+    def mailbox(self, name: str) -> Mailbox:
+        return self._boxes[name]
+
+    def tally(self, name: str) -> Tally:
+        return self._tallies[name]
+
+    def publisher(self, name: str, rank: int) -> Mailbox:
+        return self._boxes[name]
+
+    def settle(self, name: str, algorithm: Algorithm) -> None:
+        """Replicas of one process that share parameters share the algorithm itself."""
