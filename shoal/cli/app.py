@@ -37,8 +37,8 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Everything random follows from it.")] = None,
     on: Annotated[
         str,
-        typer.Option(help="Who runs the workers: inline (this process) or local (actors in processes of their own)."),
-    ] = "inline",
+        typer.Option(help="Who runs the workers: local (processes of this machine) or inline (this one thread)."),
+    ] = "local",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last whole checkpoint of --trial.")] = False,
 ) -> None:
     """Train, until a stop rule ends it."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from shoal.base.duration import format_duration
 from shoal.base.errors import EXIT_INTERRUPTED, InputError
 from shoal.base.files import check_name
 from shoal.cli.output import command
 from shoal.recipes import find
+
+if TYPE_CHECKING:
+    from shoal.api.experiment import PlacementConfig
 
 
 def run(recipe: str, overrides: list[str], *, trial: str | None, seed: int | None, on: str, resume: bool) -> None:
@@ -23,6 +27,10 @@ def run(recipe: str, overrides: list[str], *, trial: str | None, seed: int | Non
     from shoal.api.experiment import load_experiment
 
     experiment = load_experiment(path, overrides)
+    if on == "local" and _needs_processes(experiment.placement):
+        from shoal.launchers.forkserver import warm
+
+        warm()
     from shoal.launchers import train
 
     if resume:
@@ -37,3 +45,8 @@ def run(recipe: str, overrides: list[str], *, trial: str | None, seed: int | Non
     if outcome.interrupted:
         print(f"go on:   {command()} train {recipe} --trial {outcome.folder.name} --resume")
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _needs_processes(placement: PlacementConfig) -> bool:
+    """It says so; where a probe decides, processes are started when it has."""
+    return placement.actors is not None or (placement.trainers or 1) > 1 or placement.inference == "worker"

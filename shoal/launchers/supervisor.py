@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 from shoal.api.worker import Report
 from shoal.base.errors import InputError, ShoalError
 from shoal.launchers.build import Life
+from shoal.launchers.forkserver import context
 from shoal.launchers.hosts import Host
 from shoal.launchers.pulse import PulseBoard
 from shoal.monitoring.bottleneck import TimeAccount
@@ -73,10 +73,9 @@ class Supervisor:
         link.process, link.control = self._spawn(link.host, link.number, life)
 
     def _spawn(self, host: Host, number: int, life: Life) -> tuple[BaseProcess, ControlEnd]:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["shoal.launchers.host"])
-        here, there = context.Pipe()
-        process = context.Process(
+        processes = context()
+        here, there = processes.Pipe()
+        process = processes.Process(
             target=self._serve, args=(self._order(host, number, life), there), name=host.name, daemon=True
         )
         with _without_main():

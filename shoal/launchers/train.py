@@ -19,6 +19,7 @@ from shoal.checkpoints.store import Checkpoint, CheckpointStore
 from shoal.envs import make_env
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
+from shoal.launchers.probe import choose_placement
 from shoal.launchers.program import Program, evaluation_seats, expand
 from shoal.monitoring import provenance
 from shoal.monitoring.logs import LOG, log_to
@@ -53,14 +54,15 @@ def train(
     *,
     trial: str | None = None,
     root: Path | str = "runs",
-    on: str = "inline",
+    on: str = "local",
     quiet: bool = False,
 ) -> Outcome:
     """Start a run and train until a stop rule ends it. Settings that cannot work are found before anything is written."""
     _prepare(on)
+    experiment, why = choose_placement(experiment) if on == "local" else (experiment, None)
     program = expand(experiment, exact=on == "inline")
     folder = RunFolder.create(Path(root), experiment.name, trial)
-    return _train(folder, program, None, on, quiet)
+    return _train(folder, program, None, on, quiet, why)
 
 
 def resume(
@@ -69,7 +71,7 @@ def resume(
     *,
     overrides: list[str] | None = None,
     root: Path | str = "runs",
-    on: str = "inline",
+    on: str = "local",
     quiet: bool = False,
 ) -> Outcome:
     """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
@@ -86,7 +88,9 @@ def _prepare(on: str) -> None:
     torch.set_num_threads(1)  # equal bits everywhere, and on small networks faster than two
 
 
-def _train(folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool) -> Outcome:
+def _train(
+    folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, why: str | None = None
+) -> Outcome:
     with ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
@@ -96,7 +100,10 @@ def _train(folder: RunFolder, program: Program, start: Checkpoint | None, on: st
         folder.write_config(program.experiment.model_dump())
         provenance.write(folder, sys.argv, program.experiment.seed)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
-        return _Run(folder, program, launcher, start, stack, quiet).go()
+        run = _Run(folder, program, launcher, start, stack, quiet)
+        if why is not None:
+            run.note(why)
+        return run.go()
 
 
 def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:

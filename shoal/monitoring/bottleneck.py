@@ -86,9 +86,9 @@ def _remedy(name: str, policy_workers: bool, waits: bool, one_process: bool) -> 
     overlap = ", or placement.max_lag: 1, so that sampling and learning overlap" if waits else ""
     if one_process:
         help_ = {
-            "sampling": "--on local with more placement.actors",
-            "inference": "--on local with more placement.actors, or a smaller model",
-            "learning": "fewer algorithm.epochs, or --on local with placement.max_lag: 1",
+            "sampling": "--on local with placement.actors: 2",
+            "inference": "--on local with placement.actors: 2, or a smaller model",
+            "learning": "fewer algorithm.epochs, or --on local with placement.trainers: 2",
         }
         return f"{help_[name]} would move it"
     if name == "sampling":

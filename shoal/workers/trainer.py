@@ -91,7 +91,7 @@ class TrainerWorker(Worker):
         self._faults.at("update", self._updates + 1)
         report = self._update(taken)
         self._updates += 1
-        self._shares.switch("waited_slot")
+        self._shares.switch("waited_input" if self._leave is None else "waited_slot")
         return report
 
     def _update(self, taken: list[Posted]) -> Report:

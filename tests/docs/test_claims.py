@@ -126,7 +126,7 @@ def test_every_number_of_a_run_is_defined(tmp_path: Path, world: str, algorithm:
             "stop": {"updates": 4, "return": 1e-9},
         }
     )
-    folder = shoal.train(experiment, root=tmp_path, quiet=True).folder
+    folder = shoal.train(experiment, root=tmp_path, on="inline", quiet=True).folder
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     # of several policies, each has its own under its name
     written = {re.sub(r"^train/(speaker|listener)/", "train/", name) for name in set().union(*rows)}

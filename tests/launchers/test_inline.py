@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ import shoal
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints.store import CheckpointStore
+
+train, resume = (functools.partial(call, on="inline") for call in (shoal.train, shoal.resume))
 
 BASE: dict[str, Any] = {
     "env": {"id": "CartPole-v1", "num_envs": 8},
@@ -64,19 +67,19 @@ def test_one_seed_one_run(tmp_path: Path, sections: dict[str, Any]) -> None:
     tree = experiment(**{k: v for k, v in sections.items() if k != "placement"}).model_copy(
         update={"placement": experiment().placement.model_copy(update=sections["placement"])}
     )
-    one = shoal.train(tree, root=tmp_path / "1", quiet=True)
-    two = shoal.train(tree, root=tmp_path / "2", quiet=True)
-    other = shoal.train(tree.model_copy(update={"seed": 2}), root=tmp_path / "3", quiet=True)
+    one = train(tree, root=tmp_path / "1", quiet=True)
+    two = train(tree, root=tmp_path / "2", quiet=True)
+    other = train(tree.model_copy(update={"seed": 2}), root=tmp_path / "3", quiet=True)
     assert rows(one.folder) == rows(two.folder)
     assert equal(weights(one.folder), weights(two.folder))
     assert not equal(weights(one.folder), weights(other.folder))
 
 
 def test_another_process_gets_the_same_bits(tmp_path: Path) -> None:
-    here = shoal.train(experiment(), root=tmp_path / "here", quiet=True)
+    here = train(experiment(), root=tmp_path / "here", quiet=True)
     code = (
         "import json, sys, shoal; from shoal.api.experiment import Experiment;"
-        "shoal.train(Experiment.parse(json.loads(sys.argv[1])), root=sys.argv[2], trial='there', quiet=True)"
+        "shoal.train(Experiment.parse(json.loads(sys.argv[1])), root=sys.argv[2], trial='there', on='inline', quiet=True)"
     )
     subprocess.run([sys.executable, "-c", code, json.dumps(BASE), str(tmp_path)], check=True)
     there = tmp_path / "base" / "there"
@@ -86,7 +89,7 @@ def test_another_process_gets_the_same_bits(tmp_path: Path) -> None:
 
 def test_rows_and_steps_are_conserved(tmp_path: Path) -> None:
     """On-policy: what was produced was trained on, except what is in flight when the run stops."""
-    outcome = shoal.train(
+    outcome = train(
         experiment(env={"vector": "loop"}, algorithm={"normalise_observations": False}), root=tmp_path, quiet=True
     )
     trained = sum(row["train/rows"] for row in rows(outcome.folder))
@@ -96,7 +99,7 @@ def test_rows_and_steps_are_conserved(tmp_path: Path) -> None:
 def test_lag_is_bounded(tmp_path: Path) -> None:
     for lag in (0, 1, 3):
         tree = experiment().model_copy(update={"placement": experiment().placement.model_copy(update={"max_lag": lag})})
-        outcome = shoal.train(tree, root=tmp_path, quiet=True)
+        outcome = train(tree, root=tmp_path, quiet=True)
         assert max(row["train/lag"] for row in rows(outcome.folder)) == lag
 
 
@@ -112,11 +115,11 @@ def test_lag_is_bounded(tmp_path: Path) -> None:
     ],
 )
 def test_stop_rules(tmp_path: Path, stop: dict[str, Any], reason: str) -> None:
-    assert shoal.train(experiment(stop=stop), root=tmp_path, quiet=True).reason == reason
+    assert train(experiment(stop=stop), root=tmp_path, quiet=True).reason == reason
 
 
 def test_stop_return_is_confirmed_greedily(tmp_path: Path) -> None:
-    outcome = shoal.train(experiment(stop={"updates": 50, "return": 15.0}), root=tmp_path, quiet=True)
+    outcome = train(experiment(stop={"updates": 50, "return": 15.0}), root=tmp_path, quiet=True)
     assert outcome.reason.startswith("stop.return = 15 reached: greedy mean")
     assert outcome.scores is not None
     assert len(outcome.scores.returns) == 100
@@ -125,8 +128,8 @@ def test_stop_return_is_confirmed_greedily(tmp_path: Path) -> None:
 
 
 def test_confirmation_counts_no_steps(tmp_path: Path) -> None:
-    goal = shoal.train(experiment(stop={"updates": 50, "return": 15.0}), root=tmp_path, quiet=True)
-    plain = shoal.train(experiment(stop={"updates": goal.version}), root=tmp_path, quiet=True)
+    goal = train(experiment(stop={"updates": 50, "return": 15.0}), root=tmp_path, quiet=True)
+    plain = train(experiment(stop={"updates": goal.version}), root=tmp_path, quiet=True)
     assert goal.steps == plain.steps
     assert equal(weights(goal.folder), weights(plain.folder))
 
@@ -135,8 +138,8 @@ def test_confirmation_counts_no_steps(tmp_path: Path) -> None:
 
 
 def test_resume_goes_on_counting(tmp_path: Path) -> None:
-    first = shoal.train(experiment(), root=tmp_path, trial="a", quiet=True)
-    second = shoal.resume("base", "a", overrides=["stop.updates=9"], root=tmp_path, quiet=True)
+    first = train(experiment(), root=tmp_path, trial="a", quiet=True)
+    second = resume("base", "a", overrides=["stop.updates=9"], root=tmp_path, quiet=True)
     assert second.version == 9
     assert second.steps > first.steps
     assert [row["update"] for row in rows(second.folder)] == list(range(1, 10))
@@ -147,8 +150,8 @@ def test_resume_goes_on_counting(tmp_path: Path) -> None:
 
 
 def test_resume_passes_over_a_damaged_checkpoint(tmp_path: Path) -> None:
-    first = shoal.train(experiment(), root=tmp_path, trial="a", quiet=True)
-    shoal.resume("base", "a", overrides=["stop.updates=9"], root=tmp_path, quiet=True)
+    first = train(experiment(), root=tmp_path, trial="a", quiet=True)
+    resume("base", "a", overrides=["stop.updates=9"], root=tmp_path, quiet=True)
     newest = max((first.folder / "checkpoints").iterdir()) / "state.safetensors"
     data = bytearray(newest.read_bytes())
     data[len(data) // 2] ^= 1
@@ -156,29 +159,29 @@ def test_resume_passes_over_a_damaged_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="checkpoint 9 of .* is damaged .*: try --checkpoint 6"):
         shoal.evaluate("base/a", episodes=1, root=tmp_path)
     assert shoal.evaluate("base/a", episodes=1, checkpoint="6", root=tmp_path)[1] == 6
-    shoal.resume("base", "a", overrides=["stop.updates=8"], root=tmp_path, quiet=True)
+    resume("base", "a", overrides=["stop.updates=8"], root=tmp_path, quiet=True)
     events = [json.loads(line) for line in (first.folder / "events.jsonl").read_text().splitlines()]
     assert any("checkpoint 9 is damaged" in event.get("text", "") for event in events)
     assert [row["update"] for row in rows(first.folder)] == list(range(1, 9))
 
 
 def test_a_finished_run_stays_as_it_is(tmp_path: Path) -> None:
-    first = shoal.train(experiment(), root=tmp_path, trial="a", quiet=True)
-    again = shoal.resume("base", "a", root=tmp_path, quiet=True)
+    first = train(experiment(), root=tmp_path, trial="a", quiet=True)
+    again = resume("base", "a", root=tmp_path, quiet=True)
     assert (again.version, again.steps, again.reason) == (first.version, first.steps, first.reason)
 
 
 def test_settings_that_do_not_fit_the_checkpoint_cost_nothing(tmp_path: Path) -> None:
-    shoal.train(experiment(), root=tmp_path, trial="a", quiet=True)
+    train(experiment(), root=tmp_path, trial="a", quiet=True)
     with pytest.raises(InputError, match="the checkpoint of policy 'agent' does not fit: leave env, model"):
-        shoal.resume("base", "a", overrides=["model.hidden=[7]"], root=tmp_path, quiet=True)
+        resume("base", "a", overrides=["model.hidden=[7]"], root=tmp_path, quiet=True)
     assert shoal.evaluate("base/a", episodes=1, root=tmp_path)[1] == 6
-    assert shoal.resume("base", "a", overrides=["stop.updates=7"], root=tmp_path, quiet=True).version == 7
+    assert resume("base", "a", overrides=["stop.updates=7"], root=tmp_path, quiet=True).version == 7
 
 
 def test_several_policies_share_one_row(tmp_path: Path) -> None:
     tree = experiment(env={"id": "shoal/signal"}, algorithm={"unroll": 8, "minibatch": 16})
-    outcome = shoal.train(tree, root=tmp_path, quiet=True)
+    outcome = train(tree, root=tmp_path, quiet=True)
     assert [row["update"] for row in rows(outcome.folder)] == [1, 2, 3, 4, 5, 6]
     for row in rows(outcome.folder):
         assert {"train/speaker/loss", "train/listener/loss", "rollout/speaker/ep_rew_mean"} <= set(row)
@@ -186,9 +189,9 @@ def test_several_policies_share_one_row(tmp_path: Path) -> None:
 
 
 def test_an_existing_trial_is_not_overwritten(tmp_path: Path) -> None:
-    shoal.train(experiment(stop={"updates": 1}), root=tmp_path, trial="a", quiet=True)
+    train(experiment(stop={"updates": 1}), root=tmp_path, trial="a", quiet=True)
     with pytest.raises(InputError, match="--resume"):
-        shoal.train(experiment(), root=tmp_path, trial="a", quiet=True)
+        train(experiment(), root=tmp_path, trial="a", quiet=True)
 
 
 # ---------------------------------------------------------------- faults
@@ -202,7 +205,7 @@ def test_sigint_saves_and_stops(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
-    outcome = shoal.train(experiment(stop={"updates": 100_000}), root=tmp_path, quiet=True)
+    outcome = train(experiment(stop={"updates": 100_000}), root=tmp_path, quiet=True)
     assert outcome.interrupted
     assert outcome.reason == "interrupted by SIGINT"
     assert CheckpointStore(outcome.folder / "checkpoints", keep=3).latest().version == outcome.version
@@ -212,13 +215,13 @@ def test_a_world_that_gives_nan_is_dropped_then_stops_the_run(tmp_path: Path) ->
     tree = experiment(env={"id": "tests.launchers.broken:nan_reward", "num_envs": 2}, stop={"updates": 100})
     tree = tree.model_copy(update={"algorithm": tree.algorithm.model_copy(update={"minibatch": 32})})
     with pytest.raises(ShoalError, match="10 batches in a row were not finite, the last: reward of lanes"):
-        shoal.train(tree, root=tmp_path, quiet=True)
+        train(tree, root=tmp_path, quiet=True)
 
 
 def test_a_world_that_gives_nan_once_is_survived(tmp_path: Path) -> None:
     tree = experiment(env={"id": "tests.launchers.broken:nan_once", "num_envs": 2}, stop={"updates": 4})
     tree = tree.model_copy(update={"algorithm": tree.algorithm.model_copy(update={"minibatch": 32})})
-    outcome = shoal.train(tree, root=tmp_path, quiet=True)
+    outcome = train(tree, root=tmp_path, quiet=True)
     dropped = [row.get("train/dropped_not_finite", 0) for row in rows(outcome.folder)]
     trained = [row.get("train/rows", 0) for row in rows(outcome.folder)]
     assert dropped == [0, 64, 0, 0]

@@ -21,7 +21,7 @@ def run(tmp_path: Path, model: str, **kwargs: object) -> None:
             "name": "any",
         }
     )
-    outcome = shoal.train(experiment, root=tmp_path, quiet=True)
+    outcome = shoal.train(experiment, root=tmp_path, on="inline", quiet=True)
     assert outcome.version == 2
     scores, _ = shoal.evaluate(str(outcome.folder), episodes=4, root=tmp_path)
     assert all(5 <= value <= 7 for value in scores.returns)

@@ -1,6 +1,7 @@
 """Every recipe to its bar: five seeds, judged by 100 greedy episodes on seeds that training never saw.
 
-`make test-slow` runs all of it and prints the table of docs/results.md; the fast tests train CartPole once.
+`make test-slow` runs all of it, in one thread and in processes, and prints the tables of docs/results.md; the fast tests train
+CartPole once.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ BARS = {
 }
 """Recipe -> greedy mean return to reach, environment steps allowed, seeds of five that must."""
 
+SHAPES = {
+    "inline": ("inline", []),
+    "two actors": ("local", ["placement.actors=2", "placement.trainers=1"]),
+    "policy worker": ("local", ["placement.inference=worker", "placement.actors=1", "placement.trainers=1"]),
+    "in step": ("local", ["placement.trainers=2"]),
+}
+"""How a run is laid out: launcher, overrides. In the last one replicas of the trainer share the work."""
+
 
 class Result(NamedTuple):
     seed: int
@@ -34,14 +43,16 @@ class Result(NamedTuple):
     seconds: float
 
 
-def train_and_judge(recipe: str, seed: int) -> Result:
-    """One run of a recipe, as `shoal train RECIPE --seed N --on inline` and `shoal evaluate` would do it."""
+def train_and_judge(recipe: str, seed: int, shape: str) -> Result:
+    """One run of a recipe, as `shoal train RECIPE --seed N` and `shoal evaluate` would do it."""
     import shoal
     from shoal.api.experiment import load_experiment
     from shoal.recipes import find
 
+    on, overrides = SHAPES[shape]
+    experiment = load_experiment(find(recipe), [f"seed={seed}", *overrides])
     with tempfile.TemporaryDirectory() as root:
-        outcome = shoal.train(load_experiment(find(recipe), [f"seed={seed}"]), root=root, on="inline", quiet=True)
+        outcome = shoal.train(experiment, root=root, on=on, quiet=True)
         scores, _ = shoal.evaluate(str(outcome.folder), episodes=100, seed=1000 + seed, root=root)
     return Result(seed, outcome.steps, scores.mean, outcome.seconds)
 
@@ -53,21 +64,23 @@ def reached(result: Result, bar: float, allowed: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("recipe", BARS)
-def test_five_seeds(recipe: str) -> None:
+def test_five_seeds(recipe: str, shape: str) -> None:
     bar, allowed, needed = BARS[recipe]
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=spawn) as pool:
-        results = list(pool.map(train_and_judge, [recipe] * len(SEEDS), SEEDS))
+    with ProcessPoolExecutor(2 if shape == "inline" else 1, mp_context=spawn) as pool:
+        results = list(pool.map(train_and_judge, [recipe] * len(SEEDS), SEEDS, [shape] * len(SEEDS)))
     good = sum(reached(result, bar, allowed) for result in results)
     scores = ", ".join(f"{result.score:.1f}" for result in results)
     steps = ", ".join(f"{result.steps:,}" for result in results)
     seconds = ", ".join(f"{result.seconds:.0f}" for result in results)
-    print(f"\n| `{recipe}` | {bar:g} within {allowed:,} | {good} of {len(SEEDS)} | {scores} | {steps} | {seconds} |")
+    bound = f"{bar:g} within {allowed:,}"
+    print(f"\n| `{recipe}` | {shape} | {bound} | {good} of {len(SEEDS)} | {scores} | {steps} | {seconds} |")
     assert good >= needed
 
 
 def test_cartpole_is_solved() -> None:
     bar, allowed, _ = BARS["cartpole"]
-    result = train_and_judge("cartpole", 1)
+    result = train_and_judge("cartpole", 1, "inline")
     assert reached(result, bar, allowed), result
