@@ -49,7 +49,11 @@ class Rollout:
             seat.start(step.turns[seat.group])
 
     def advance(self, progress: Progress) -> Wait | None:
-        """As far as possible without waiting, one step of every env copy at most; what it waits for, None after a step."""
+        """As far as possible without waiting, one step of every env copy at most; what it waits for, None after a step.
+
+        It asks for the next decisions at the end of a step: while they are made, the other rollouts of a ring go on. Not so after
+        a fragment is posted: the next one should begin with the newest version, and a trainer in this process comes first.
+        """
         if not self._stepping:
             if self._answers is None and not self._ask():
                 return "slot"
@@ -58,7 +62,8 @@ class Rollout:
         if not self._env.ready():
             return "world"
         self._stepping = False
-        self._show(self._env.recv(self._timeout), progress)
+        if not self._show(self._env.recv(self._timeout), progress):
+            self._ask()
         return None
 
     def close(self) -> None:
@@ -94,11 +99,15 @@ class Rollout:
     def _by_copy(self, action: np.ndarray) -> np.ndarray:
         return action.reshape(self._env.num_envs, -1, *action.shape[1:])
 
-    def _show(self, step: Step, progress: Progress) -> None:
+    def _show(self, step: Step, progress: Progress) -> int:
+        """Show every seat what came of its decisions; how many fragments were posted."""
+        posted = 0
         for seat in self._seats:
-            progress.posted += seat.see(step.turns[seat.group], step.advanced)
+            posted += seat.see(step.turns[seat.group], step.advanced)
+        progress.posted += posted
         progress.steps += step.advanced
         progress.episodes += step.episodes
+        return posted
 
 
 def run_one(rollout: Rollout, progress: Progress) -> None:
