@@ -40,13 +40,25 @@ class Noise:
         self.seed, self.purpose, self.lanes, self.width = seed, purpose, lanes, width
         self._block = -1
         self._values = np.empty((self.BLOCK, len(lanes), width), np.float32)
+        self._by_lane = np.empty((len(lanes), self.BLOCK, width), np.float32)
+        self._generator = generator(seed, purpose)
+        self._state = self._generator.bit_generator.state
 
     def at(self, t: int) -> np.ndarray:
         """[lanes, width] for decision `t`; a view, valid until the next block."""
         block, row = divmod(t, self.BLOCK)
         if block != self._block:
-            for i, lane in enumerate(self.lanes):
-                random = generator(self.seed, self.purpose, int(lane), block)
-                self._values[:, i] = random.random((self.BLOCK, self.width), np.float32)
-            self._block = block
+            self._draw(block)
         return self._values[row]
+
+    def _draw(self, block: int) -> None:
+        """What `generator` would give each lane; one generator set to its counter is eight times as fast as a new one."""
+        bits, draw = self._generator.bit_generator, self._generator.random
+        counter = self._state["state"]["counter"]
+        counter[3] = block
+        for lane, numbers in zip(self.lanes.tolist(), self._by_lane, strict=True):
+            counter[2] = lane
+            bits.state = self._state
+            draw(dtype=np.float32, out=numbers)
+        self._values[:] = self._by_lane.swapaxes(0, 1)
+        self._block = block

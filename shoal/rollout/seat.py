@@ -75,7 +75,7 @@ class Seat:
         return self._view
 
     def _remember(self, state: Tree, acting: np.ndarray) -> None:
-        everyone = acting.all()
+        everyone = np.count_nonzero(acting) == len(acting)
 
         def put(array: np.ndarray, values: np.ndarray) -> None:
             array[...] = values if everyone else np.where(acting.reshape(-1, *[1] * (values.ndim - 1)), values, array)
@@ -89,12 +89,13 @@ def as_lanes(turn: Turn) -> View:
     def lanes(array: Any) -> Any:
         return array.reshape(-1, *array.shape[2:])
 
+    mask, final = turn.action_mask, turn.final_observation
     return View(
         tree_map(lanes, turn.observation),
-        lanes(turn.reward),
-        lanes(turn.terminated),
-        lanes(turn.truncated),
-        lanes(turn.acting),
-        tree_map(lanes, turn.action_mask),
-        tree_map(lanes, turn.final_observation),
+        turn.reward.reshape(-1),
+        turn.terminated.reshape(-1),
+        turn.truncated.reshape(-1),
+        turn.acting.reshape(-1),
+        None if mask is None else lanes(mask),
+        None if final is None else tree_map(lanes, final),
     )

@@ -2,14 +2,15 @@
 
 Every lane has a cursor: the row of its open decision. An outcome closes the row and moves the cursor on; a truncation moves it
 one further, over a row that holds the final observation. A fragment is posted when its first lane is full; whatever decision
-is due then opens the next one. While all cursors agree, writing a step is one slice; once they differ, it is one indexed write.
+is due then opens the next one. Steps are written into *cells*, the rows of a fragment laid end to end, so that cell
+`row * lanes + lane` is where a lane's cursor points: one slice while all cursors agree, one indexed write once they differ.
 
 Legal order: `begin` until it gives True, `decide`, `observe`; again from `begin`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ COLUMNS = (
     "action_mask",
 )
 """Fields with rows; what is carried from fragment to fragment."""
+_ALL = slice(None)
 
 
 @dataclass
@@ -56,6 +58,7 @@ class TrajectoryBuilder:
         self._rows = needs.burn_in + needs.unroll + needs.bootstrap
         self._carry = needs.burn_in + needs.bootstrap - 1
         self._slot: Posted | None = None
+        self._cells: Fragment | None = None
         self._cursor = np.full(len(lanes), self._carry)
         self._row: int | None = self._carry
         self._pending = np.zeros(len(lanes), np.bool_)
@@ -64,6 +67,7 @@ class TrajectoryBuilder:
         self._first = np.ones(len(lanes), np.bool_)
         self._carried: dict[str, Tree] | None = None
         self._states: Tree | None = None
+        self._state_cells: Tree | None = None
         self._steps = 0
         self._all = np.arange(len(lanes))
 
@@ -90,9 +94,11 @@ class TrajectoryBuilder:
         fragment.valid[:] = False
         fragment.first[:] = False
         fragment.lanes[:] = self._lanes
+        self._cells = replace(fragment, **{name: tree_map(_end_to_end, getattr(fragment, name)) for name in COLUMNS})
         if state is not None:
             if self._states is None:
                 self._states = tree_map(lambda leaf: np.zeros((self._rows, *leaf.shape), leaf.dtype), state)
+                self._state_cells = tree_map(_end_to_end, self._states)
             tree_map(np.copyto, fragment.state, state)
         if self._carried is not None:
             self._write_carried(fragment, self._carried)
@@ -121,32 +127,39 @@ class TrajectoryBuilder:
 
     def decide(self, view: View, answer: Answer, state: Tree | None) -> None:
         """Note what the acting lanes saw and decided; `state` is the recurrent state they decided with."""
-        assert self._slot is not None
-        fragment = self._slot.fragment
+        cells = self._open_cells
         at, pick = self._place(view.acting)
 
         def put(array: np.ndarray, values: np.ndarray) -> None:
             array[at] = values[pick]
 
-        tree_map(put, fragment.observation, view.observation)
-        put(fragment.action, answer.action)
-        put(fragment.first, self._first)
-        fragment.version[at] = answer.version
+        tree_map(put, cells.observation, view.observation)
+        put(cells.action, answer.action)
+        put(cells.first, self._first)
+        cells.version[at] = answer.version
         for name, values in answer.extras.items():
-            put(fragment.extras[name], values)
-        if fragment.action_mask is not None:
-            fragment.action_mask[at] = True if view.action_mask is None else view.action_mask[pick]
+            put(cells.extras[name], values)
+        if cells.action_mask is not None:
+            cells.action_mask[at] = True if view.action_mask is None else view.action_mask[pick]
         if self._states is not None:
-            tree_map(put, self._states, state)
+            tree_map(put, self._state_cells, state)
         self._pending |= view.acting
         self._first[pick] = False
 
+    @property
+    def _open_cells(self) -> Fragment:
+        assert self._cells is not None, "begin comes first"
+        return self._cells
+
     def _place(self, mask: np.ndarray) -> tuple[Any, Any]:
-        """Index into rows and lanes of the fragment, index into lanes of `[B, ...]` values."""
-        if mask.all():
-            return (self._row, slice(None)) if self._row is not None else ((self._cursor, self._all), slice(None))
-        lanes = np.nonzero(mask)[0]
-        return (self._cursor[lanes], lanes), lanes
+        """Index into the cells of the masked lanes' cursors, index into lanes of `[B, ...]` values."""
+        count = len(mask)
+        if np.count_nonzero(mask) < count:
+            lanes = np.nonzero(mask)[0]
+            return self._cursor[lanes] * count + lanes, lanes
+        if self._row is None:
+            return self._cursor * count + self._all, _ALL
+        return slice(self._row * count, (self._row + 1) * count), _ALL
 
     # ------------------------------------------------------------ observe
 
@@ -155,12 +168,13 @@ class TrajectoryBuilder:
         self._steps += steps
         ended = view.terminated | view.truncated
         closing = self._pending & (view.acting | ended)
-        if closing.any():
+        count = np.count_nonzero(closing)
+        if count:
             self._close(view, closing)
-        if self._waiting or not closing.all():
+        if self._waiting or count < len(closing):
             self._earned += np.where(self._pending & ~closing, view.reward, 0.0)
             self._waiting = bool(self._earned.any())
-        self._pending &= ~closing
+        self._pending ^= closing  # a part of it
         self._first |= ended
         limit = self._rows - 1
         if (self._row if self._row is not None else self._cursor.max()) < limit:
@@ -169,42 +183,40 @@ class TrajectoryBuilder:
         return True
 
     def _close(self, view: View, closing: np.ndarray) -> None:
-        assert self._slot is not None
-        fragment = self._slot.fragment
+        cells = self._open_cells
         at, pick = self._place(closing)
         reward = view.reward
         if self._waiting:
             reward = reward + self._earned
             self._earned[pick] = 0.0
-        fragment.reward[at] = reward[pick]
-        fragment.terminated[at] = view.terminated[pick]
-        fragment.truncated[at] = view.truncated[pick]
-        fragment.valid[at] = True
+        cells.reward[at] = reward[pick]
+        cells.terminated[at] = view.terminated[pick]
+        cells.truncated[at] = view.truncated[pick]
+        cells.valid[at] = True
         self._advance(pick)
-        cut = closing & view.truncated & ~view.terminated
-        if cut.any():
+        if np.count_nonzero(view.truncated) and (cut := closing & view.truncated & ~view.terminated).any():
             self._write_unacted(view.observation if view.final_observation is None else view.final_observation, cut)
             self._advance(np.nonzero(cut)[0])
 
     def _advance(self, lanes: Any) -> None:
+        if lanes is _ALL:  # whether cursors agree does not change
+            self._cursor += 1
+            self._row = None if self._row is None else self._row + 1
+            return
         self._cursor[lanes] += 1
-        if isinstance(lanes, slice) and self._row is not None:
-            self._row += 1
-        else:
-            low, high = int(self._cursor.min()), int(self._cursor.max())
-            self._row = low if low == high else None
+        low, high = int(self._cursor.min()), int(self._cursor.max())
+        self._row = low if low == high else None
 
     def _write_unacted(self, observation: Tree, mask: np.ndarray) -> None:
         """An observation that is only looked at: what a truncation left behind, or what a fragment ends with."""
-        assert self._slot is not None
+        cells = self._open_cells
         at, pick = self._place(mask)
-        fragment = self._slot.fragment
 
         def put(array: np.ndarray, values: np.ndarray) -> None:
             array[at] = values[pick]
 
-        tree_map(put, fragment.observation, observation)
-        fragment.first[at] = False
+        tree_map(put, cells.observation, observation)
+        cells.first[at] = False
 
     # ------------------------------------------------------------ finish
 
@@ -216,7 +228,7 @@ class TrajectoryBuilder:
         if room.any():
             self._write_unacted(view.observation, room)
             at, pick = self._place(room)
-            fragment.first[at] = self._first[pick]
+            self._open_cells.first[at] = self._first[pick]
         if self._carry or self._pending.any():
             self._carried = self._gather(fragment)
         fragment.valid[: self._needs.burn_in] = False
@@ -227,7 +239,7 @@ class TrajectoryBuilder:
         header["steps"] = self._steps
         header["version"] = fragment.version[fragment.valid].min() if header["rows"] else 0
         self._stream.post(self._slot)
-        self._slot, self._steps = None, 0
+        self._slot, self._cells, self._steps = None, None, 0
         self._cursor[:] = self._row = self._carry
 
     def _gather(self, fragment: Fragment) -> dict[str, Tree]:
@@ -242,3 +254,8 @@ class TrajectoryBuilder:
         carried["first"][-1] &= self._pending
         carried["states"] = tree_map(last, self._states)
         return carried
+
+
+def _end_to_end(array: np.ndarray) -> np.ndarray:
+    """`[R, B, ...]` -> `[R * B, ...]`: a view, since slots are whole blocks of memory."""
+    return array.reshape(-1, *array.shape[2:])

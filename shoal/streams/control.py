@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -79,7 +78,7 @@ def _pack(report: Report) -> dict[str, Any]:
     packed = {**vars(report)}
     packed["metrics"] = {name: [type(m).__name__, *vars(m).values()] for name, m in report.metrics.items()}
     packed["episodes"] = [
-        {**asdict(e), "returns": {group: returns.tolist() for group, returns in e.returns.items()}}
+        {**vars(e), "returns": {group: returns.tolist() for group, returns in e.returns.items()}}
         for e in report.episodes
     ]
     return packed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -75,12 +76,10 @@ class InlineInference(InferenceClient):
 def decide(policy: Policy, ask: Ask, *, explore: bool, version: int) -> Answer:
     """One padded forward."""
     rows = len(ask.first)
-    missing = max(-rows % MULTIPLE, LEAST - rows)
+    padded = _padded(rows)
 
     def tensor(array: np.ndarray) -> torch.Tensor:
-        if missing:
-            array = np.concatenate([array, np.repeat(array[-1:], missing, 0)])
-        return torch.from_numpy(array)
+        return torch.from_numpy(array if padded is None else array.take(padded, 0))
 
     request = Request(
         observation=tree_map(tensor, ask.observation),
@@ -96,3 +95,10 @@ def decide(policy: Policy, ask: Ask, *, explore: bool, version: int) -> Answer:
         state=tree_map(lambda t: t.numpy()[:rows], decision.state),
         version=version,
     )
+
+
+@lru_cache(maxsize=256)
+def _padded(rows: int) -> np.ndarray | None:
+    """Which rows make a padded batch: all, then the last again and again. None: no more are needed."""
+    missing = max(-rows % MULTIPLE, LEAST - rows)
+    return np.minimum(np.arange(rows + missing), rows - 1) if missing else None

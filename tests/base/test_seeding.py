@@ -32,6 +32,14 @@ def test_noise_of_a_lane_does_not_depend_on_its_company() -> None:
         assert np.array_equal(together.at(t)[4:], apart.at(t))
 
 
+def test_noise_is_that_of_each_lane_s_own_generator() -> None:
+    noise = Noise(3, "n", np.array([7, 0, 2]), 3)
+    for t in (130, 5, 255):
+        block, row = divmod(t, Noise.BLOCK)
+        wanted = [generator(3, "n", lane, block).random((Noise.BLOCK, 3), np.float32)[row] for lane in (7, 0, 2)]
+        assert np.array_equal(noise.at(t), wanted)
+
+
 def test_noise_is_uniform() -> None:
     noise = Noise(0, "u", np.arange(64), 1)
     values = np.concatenate([noise.at(t).ravel() for t in range(200)])
