@@ -54,7 +54,14 @@ class Life:
     rounds: dict[str, int] = field(default_factory=dict)
     """Policy -> rounds of this launch that are over, or were lost with the trainer's last life."""
     steps: int = 0
-    """Environment steps behind that."""
+    """Environment steps behind that: of all replicas in step, otherwise of the one that lives here."""
+
+
+def first_life(program: Program, start: Checkpoint | None) -> Life:
+    """Where a launch begins. Replicas that go their own way share out the steps that are behind them."""
+    if start is None:
+        return Life()
+    return Life(start.version, start=start, steps=start.meta["steps"] // (program.trainers if program.hogwild else 1))
 
 
 @dataclass
@@ -93,10 +100,11 @@ class Builder:
             faults=self._faults("trainer", Job("trainer", rank, policy).name),
         )  # fmt: skip
         if life.start is not None:
-            trainer.restore(life.start.tensors, life.start.version, life.start.meta["steps"])
+            trainer.restore(life.start.tensors, life.start.version)
         if life.incarnation:
             reader.recover(life.rounds[policy])
-            trainer.version, trainer.steps = life.versions[policy], life.steps
+            trainer.version = life.versions[policy]
+        trainer.steps = life.steps
         trainer.start()
         return trainer
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from shoal.api.worker import Worker
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.store import Checkpoint
-from shoal.launchers.build import Builder, Life
+from shoal.launchers.build import Builder, first_life
 from shoal.launchers.hosts import hosts_of
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.program import Program, expand
@@ -36,7 +36,7 @@ class InlineLauncher:
         hosts = hosts_of(program)
         wiring = plan_wiring(program, hosts)
         self._streams = MemoryStreams(wiring)
-        life = Life(start.version if start else 0, start=start)
+        life = first_life(program, start)
         self.mailboxes = {name: self._streams.mailbox(f"version/{name}") for name in program.policies}
         self._samples = [self._streams.ring(name) for name in wiring.rings if name.startswith("sample/")]
         self._jobs = sorted((job for host in hosts for job in host.jobs), key=lambda job: _ORDER.index(job.kind))

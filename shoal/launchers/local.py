@@ -20,7 +20,7 @@ from shoal.api.worker import Report
 from shoal.base.errors import ShoalError
 from shoal.base.faults import VARIABLE, parse_faults
 from shoal.checkpoints.store import Checkpoint, CheckpointStore
-from shoal.launchers.build import Life
+from shoal.launchers.build import Life, first_life
 from shoal.launchers.host import HostOrder, serve
 from shoal.launchers.hosts import Host, hosts_of
 from shoal.launchers.interrupts import Interrupts
@@ -66,7 +66,7 @@ class LocalLauncher:
         self._checkpoint = start.version if start and not program.hogwild else -1
         self._fill_shared(start)
         self._supervisor = Supervisor(serve, self._order, folder.logs)
-        life = Life(start.version if start else 0)
+        life = replace(first_life(program, start), start=None)  # they read it themselves
         for number, host in enumerate(hosts):
             self._supervisor.start(host, number, life)
 
@@ -221,7 +221,8 @@ class LocalLauncher:
             rounds[policy] = max(self._streams.ring(f"sample/{producer}/{policy}").taken for producer in producers)
             out, began = self.mailboxes[policy].latest(), self._supervisor.links[0].life.version
             versions[policy] = began + rounds[policy] if program.exact else out + (not program.hogwild)
-        return {"rounds": rounds, "versions": versions, "steps": self._controller.steps_of(ranks)}
+        steps = max(self._controller.steps_of(ranks), self._trainer_link(ranks[0]).life.steps)
+        return {"rounds": rounds, "versions": versions, "steps": steps}
 
     def _trainer_link(self, rank: int) -> Link:
         return self._supervisor.links[rank]  # trainers come first

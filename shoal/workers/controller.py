@@ -91,7 +91,6 @@ class Controller:
         self._began = time.monotonic() - self.counters.elapsed
         self._last_row = (time.monotonic(), self.counters.steps)
         self._versions = dict.fromkeys(self._versions, self.counters.update)
-        self._steps = {policy: {-1: self.counters.steps} for policy in self._steps}
         self.reason = self._exhausted()
 
     def receive(self, report: Report) -> None:
@@ -126,7 +125,7 @@ class Controller:
             self.save()
 
     def steps_of(self, ranks: list[int]) -> int:
-        """Environment steps behind what replicas have reported; those of replicas in step are counted by the first."""
+        """Environment steps behind what replicas reported in this launch; those of replicas in step are counted by the first."""
         return max(sum(by.get(rank, 0) for rank in ranks) for by in self._steps.values())
 
     def save(self) -> None:

@@ -154,10 +154,10 @@ class TrainerWorker(Worker):
         """All of the algorithm."""
         return self.algorithm.state_dict()
 
-    def restore(self, tensors: dict[str, Tensor], version: int, steps: int) -> None:
+    def restore(self, tensors: dict[str, Tensor], version: int) -> None:
         """Go on from a checkpoint, before `start`."""
         load_policy(self.algorithm, tensors, self.policy)
-        self.version, self.steps = version, steps
+        self.version = version
 
 
 def load_policy(algorithm: Algorithm, tensors: dict[str, Tensor], policy: str) -> None:
