@@ -22,6 +22,11 @@ class LeaveGiver:
         self._words[0] = updates
         self._publish()
 
+    def renew(self) -> None:
+        """The trainer died: its next life has no leave yet, and nothing is asked of it."""
+        self._words[:] = -1, 0
+        self._publish()
+
     def ask_state(self) -> None:
         """The trainer shall hand in its state, at the next moment between two updates."""
         self._words[1] += 1
@@ -32,14 +37,13 @@ class LeaveGiver:
 
 
 class Leave:
-    """The trainer's end. A new life starts with no leave used and no state asked for."""
+    """The trainer's end. Each life makes its own: all that was asked since the giver renewed it is asked of this life."""
 
     def __init__(self, mailbox: Mailbox, waiter: Waiter) -> None:
         self._mailbox, self._waiter = mailbox, waiter
         self._words = np.zeros(2, np.int64)
         self._seen = -1
-        self._look()
-        self._answered = int(self._words[1])
+        self._answered = 0
 
     def granted(self, updates: int, timeout: float) -> bool:
         """Whether to go on after that many updates; waits, and ends the wait early if a state is asked for."""
