@@ -64,7 +64,8 @@ def serve(order: HostOrder, connection: Connection) -> None:
     with log_to(Path(order.logs), order.host.name):
         try:
             streams = AttachedStreams(order.streams, order.life.incarnation)
-            _serve(take_turns(_build(order, streams)), control, streams.waiter)
+            workers = take_turns(_build(order, streams), order.life.rounds)
+            _serve(workers, control, streams.waiter)
         except AbandonedError:  # by the launcher, which stops or starts us again
             return
         except BaseException as error:

@@ -3,17 +3,22 @@ all be at the same policy."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from shoal.api.worker import Report, Worker
 from shoal.workers.trainer import TrainerWorker
 
 
 class Turns(Worker):
-    """Polls one trainer until it has made its update, then the next. A state is handed in whoever's turn it is."""
+    """Polls one trainer until it has made its update, then the next. A state is handed in whoever's turn it is.
 
-    def __init__(self, trainers: list[TrainerWorker]) -> None:
+    `rounds`: policy -> rounds that are over. After a death one policy may be behind: it comes first, or the world would wait for it.
+    """
+
+    def __init__(self, trainers: list[TrainerWorker], rounds: Mapping[str, int]) -> None:
         self.name = "+".join(trainer.name for trainer in trainers)
         self._trainers = trainers
-        self._turn = 0
+        self._turn = min(range(len(trainers)), key=lambda turn: rounds.get(trainers[turn].policy, 0))
 
     def poll(self, timeout: float) -> Report:
         for trainer in self._trainers:
@@ -25,9 +30,9 @@ class Turns(Worker):
         return report
 
 
-def take_turns(workers: list[Worker]) -> list[Worker]:
+def take_turns(workers: list[Worker], rounds: Mapping[str, int]) -> list[Worker]:
     """Other workers as they are, trainers as one where there are several."""
     trainers = [worker for worker in workers if isinstance(worker, TrainerWorker)]
     if len(trainers) < 2:
         return workers
-    return [*(worker for worker in workers if not isinstance(worker, TrainerWorker)), Turns(trainers)]
+    return [*(worker for worker in workers if not isinstance(worker, TrainerWorker)), Turns(trainers, rounds)]
