@@ -14,11 +14,16 @@ class ParameterReader:
         self.version = -1
 
     def pin(self, round_: int) -> bool:
-        """Hold the version of round r: max(start, r - max_lag), `start` being where the run began. False: not published yet."""
+        """Hold the version of round r: max(start, r - max_lag), `start` being where the run began. False: not published yet.
+
+        Only a trainer that died in round r publishes the next version before the round is over; then the newest will do.
+        """
         if not self._exact:
             return self.latest() >= 0
         due = max(self._start, round_ - self._max_lag)
-        return self.version == due or self._load(due)
+        if self.version == due or self._load(due):
+            return True
+        return self._mailbox.latest() > due and self.latest() > due
 
     def published(self, round_: int) -> bool:
         """Whether `pin` would find its version."""
