@@ -49,10 +49,10 @@ class ActorWorker(Worker):
                 break
             if progress.posted:
                 break
-        self._pulse.rest()
-        self._shares.switch(self._waits)  # what passes until the next poll is no work of this worker's
         self._steps += progress.steps
         self._faults.at("step", self._steps)
+        self._pulse.rest()
+        self._shares.switch(self._waits)  # what passes until the next poll is no work of this worker's
         metrics = self._shares.take() if progress.steps else {}
         return Report(progress.steps > 0, progress.steps, progress.episodes, metrics=metrics)
 
