@@ -205,7 +205,9 @@ class LocalLauncher:
         for policy, rank in self._replicas:
             if rank in ranks:
                 self._made[policy, rank] = 0
-                self._resting[policy, rank] = 0  # it rests until it is released: nobody trains in a paused or ending run
+                self._resting[policy, rank] = (
+                    0  # it rests until it is released: nobody trains in a paused or ending run
+                )
                 self._leaves[policy, rank].renew()
         for tally in self._streams.tallies.values():
             tally.renew()

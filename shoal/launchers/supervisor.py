@@ -25,6 +25,8 @@ from shoal.streams.control import STOP, ControlEnd, Failure
 
 PATIENCE = 5.0
 """Seconds a host has to stop before it is killed."""
+LAST_WORDS = 1.0
+"""Seconds a host has to end once it has said why: a thread of its world may hang."""
 CRASHES, CRASH_SPAN = 5, 60.0
 """A host may die this often within so many seconds and is started again."""
 
@@ -140,7 +142,7 @@ class Supervisor:
 
     def bury(self, link: Link, patience: float = PATIENCE) -> None:
         """Wait for the end of a process, or bring it about."""
-        link.process.join(patience)
+        link.process.join(patience if link.failure is None else min(patience, LAST_WORDS))
         if link.process.exitcode is None:
             link.process.kill()
             link.process.join()

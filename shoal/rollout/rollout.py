@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -44,6 +45,7 @@ class Rollout:
         self._env, self._seats, self._timeout, self._mark = env, seats, timeout, mark
         self._answers: list[Answer] | None = None
         self._stepping = False
+        self._sent = 0.0
         step = env.reset(seed)
         for seat in seats:
             seat.start(step.turns[seat.group])
@@ -60,6 +62,8 @@ class Rollout:
             if not self._act():
                 return "answer"
         if not self._env.ready():
+            if time.monotonic() - self._sent > self._timeout:
+                raise TimeoutError(f"a step took longer than env.timeout = {self._timeout:g} s")
             return "world"
         self._stepping = False
         if not self._show(self._env.recv(self._timeout), progress):
@@ -93,7 +97,7 @@ class Rollout:
             self._answers.append(answer)
         decided = zip(self._seats, self._answers, strict=True)
         self._env.send({seat.group: self._by_copy(seat.take(answer)) for seat, answer in decided})
-        self._answers, self._stepping = None, True
+        self._answers, self._stepping, self._sent = None, True, time.monotonic()
         return True
 
     def _by_copy(self, action: np.ndarray) -> np.ndarray:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -62,3 +66,39 @@ def picky(num_envs: int) -> Any:
     if num_envs != 1:
         raise InputError("this world never needs two copies")
     return make_env(EnvConfig(id="CartPole-v1"), 1)
+
+
+class Hanging(Flawed):
+    """Answers for a while, then never again; asleep it needs no Python, so threads beside it go on."""
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self._time == 300:
+            threading.Event().wait()
+        return super().step(action)
+
+
+def hanging() -> Hanging:
+    """Hangs in each of its lives."""
+    return Hanging(range(0))
+
+
+def raising_once(mark: str) -> Flawed:
+    """Fails in its first life, of which a file tells the next."""
+    if Path(mark).exists():
+        return Flawed(range(0))
+    if multiprocessing.parent_process() is not None:
+        Path(mark).touch()
+    return Raising(range(0))
+
+
+class Slow(Flawed):
+    """Takes its time."""
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.002)
+        return super().step(action)
+
+
+def slow() -> Slow:
+    """Two milliseconds a step."""
+    return Slow(range(0))
