@@ -110,7 +110,8 @@ class LocalLauncher:
         for _, report in self._supervisor.heard():
             self._note(report)
         for death in list(self._supervisor.deaths(self._pulses, self._program.experiment.env.timeout)):
-            self._revive(death)
+            if not death.over:
+                self._revive(death)
 
     def _note(self, report: Report) -> None:
         if report.state is not None:

@@ -56,6 +56,13 @@ class Death:
 
     link: Link
     cause: str
+    life: Life
+    """That it was: a host that went down with another has begun the next one by the time its own death is looked at."""
+
+    @property
+    def over(self) -> bool:
+        """It was seen to already."""
+        return self.life is not self.link.life
 
 
 class Supervisor:
@@ -107,14 +114,15 @@ class Supervisor:
         """Who is dead, or is killed now because a step of its worlds takes longer than `patience`."""
         for link in self.links:
             if link.failure is not None:
-                yield Death(link, self._last_words(link.failure))
+                yield Death(link, self._last_words(link.failure), link.life)
             elif (code := link.process.exitcode) is not None:
                 how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
                 log = self._logs / f"{link.host.name}.log"
-                yield Death(link, f"{link.host.name} ended {how}: see {log}")
+                yield Death(link, f"{link.host.name} ended {how}: see {log}", link.life)
             elif pulses.away(link.number) > patience:
                 link.process.kill()
-                yield Death(link, f"{link.host.name} was killed: a step took longer than env.timeout = {patience:g} s")
+                cause = f"{link.host.name} was killed: a step took longer than env.timeout = {patience:g} s"
+                yield Death(link, cause, link.life)
 
     def _last_words(self, failure: Failure) -> str:
         if failure.wrong_input:
