@@ -34,6 +34,9 @@ POLL = 0.1
 QUIET = 0.1
 """Seconds between two reports that hold nothing but numbers."""
 
+GRACE = 10
+"""Seconds a host lives on after SIGTERM, so that the launcher can save and end the run first."""
+
 
 class HostOrder(NamedTuple):
     """Everything a host needs to know."""
@@ -59,6 +62,7 @@ def serve(order: HostOrder, connection: Connection) -> None:
     """Run the workers of one host until told to stop, or until the launcher is gone."""
     _die_with(order.launcher)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the launcher decides what it means
+    signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))  # so may this; but who sends it to us alone means us
     torch.set_num_threads(1)
     control = ControlEnd(connection)
     with log_to(Path(order.logs), order.host.name):
