@@ -64,6 +64,9 @@ class LocalLauncher:
         self._inbox: deque[Report] = deque()
         self._states: dict[str, bytes] = {}
         self._checkpoint = start.version if start and not program.hogwild else -1
+        if start is not None:
+            for policy, plan in program.policies.items():  # trainers load it themselves; what does not fit shows here, in time
+                load_policy(plan.algorithm, start.tensors, policy)
         self._fill_shared(start)
         self._supervisor = Supervisor(serve, self._order, folder.logs)
         life = replace(first_life(program, start), start=None)  # they read it themselves
@@ -73,11 +76,7 @@ class LocalLauncher:
     def _fill_shared(self, start: Checkpoint | None) -> None:
         """Hogwild replicas find their parameters in shared memory, and leave them there when they die."""
         for name, shared in self._streams.shared.items():
-            policy = name.removeprefix("version/")
-            algorithm = self._program.policies[policy].algorithm
-            if start is not None:
-                load_policy(algorithm, start.tensors, policy)
-            settle_in(shared, algorithm, fill=True)
+            settle_in(shared, self._program.policies[name.removeprefix("version/")].algorithm, fill=True)
             shared.publish(start.version if start else 0, shared.block)
 
     def _order(self, host: Host, number: int, life: Life) -> HostOrder:
