@@ -38,7 +38,7 @@ from shoal.workers.trainer import load_policy
 POLL = 0.1
 """Seconds between two looks at signals and clocks."""
 REST = 30.0
-"""Seconds a trainer has to come to rest, or to hand in its state."""
+"""Seconds without any progress in which a trainer has to come to rest, or to hand in its state."""
 
 Replica = tuple[str, int]
 """Policy and rank."""
@@ -103,14 +103,16 @@ class LocalLauncher:
                     controller.stop(f"interrupted by {interrupts.caught}")
             return interrupts.caught
 
-    def _pump(self) -> None:
-        """Wait for news, take it in, see to the dead."""
+    def _pump(self) -> bool:
+        """Wait for news, take it in, see to the dead. Whether there was progress."""
         self._supervisor.wait(POLL, *self._controller.doors)
-        for _, report in self._supervisor.heard():
+        heard = [report for _, report in self._supervisor.heard()]
+        for report in heard:
             self._note(report)
         for death in list(self._supervisor.deaths(self._pulses, self._program.experiment.env.timeout)):
             if not death.over:
                 self._revive(death)
+        return any(report.steps or report.version is not None for report in heard)
 
     def _note(self, report: Report) -> None:
         if report.state is not None:
@@ -160,7 +162,8 @@ class LocalLauncher:
         while not done():
             if time.monotonic() > deadline:
                 raise ShoalError(f"the trainers did not {what} within {REST:.0f} s: see {self._folder.logs}")
-            self._pump()
+            if self._pump():  # one that is not at rest yet may wait for worlds that are slow
+                deadline = time.monotonic() + REST
 
     def _hear_last_updates(self) -> None:
         """A run that was told to stop in the middle of an update is saved after it."""
