@@ -12,7 +12,7 @@ from shoal.workers.trainer import TrainerWorker
 class Turns(Worker):
     """Polls one trainer until it has made its update, then the next. A state is handed in whoever's turn it is.
 
-    `rounds`: policy -> rounds that are over. After a death one policy may be behind: it comes first, or the world would wait for it.
+    `rounds`: policy -> rounds that are over. After a death one policy may be behind: it comes first, or the world waits for it.
     """
 
     def __init__(self, trainers: list[TrainerWorker], rounds: Mapping[str, int]) -> None:
