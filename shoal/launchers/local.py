@@ -65,7 +65,10 @@ class LocalLauncher:
         self._states: dict[str, bytes] = {}
         self._checkpoint = start.version if start and not program.hogwild else -1
         if start is not None:
-            for policy, plan in program.policies.items():  # trainers load it themselves; what does not fit shows here, in time
+            for (
+                policy,
+                plan,
+            ) in program.policies.items():  # trainers load it themselves; what does not fit shows here, in time
                 load_policy(plan.algorithm, start.tensors, policy)
         self._fill_shared(start)
         self._supervisor = Supervisor(serve, self._order, folder.logs)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import json
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +18,7 @@ import shoal
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints.store import CheckpointStore
-from shoal.monitoring.panel import ask
-from shoal.monitoring.run_folder import RunFolder
-from shoal.streams.sample import OUTCOMES
+from tests.launchers.processes import alive, below, nothing_left
 
 
 def experiment(**sections: Any) -> Experiment:
@@ -45,51 +39,10 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return CheckpointStore(folder / "checkpoints", keep=9).latest().tensors
 
 
-def family() -> dict[int, int]:
-    """Every process on this machine -> its parent."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, rest = path.read_text().rsplit(")", 1)
-            parents[int(name.split()[0])] = int(rest.split()[1])
-        except (OSError, ValueError):
-            continue
-    return parents
-
-
-def below(root: int) -> set[int]:
-    """All processes below `root`."""
-    parents, found = family(), {root}
-    while len(more := found | {child for child, parent in parents.items() if parent in found}) > len(found):
-        found = more
-    return found - {root}
-
-
-def actors() -> set[int]:
-    """Processes that the fork server of this process started; other tests may have theirs at the same time."""
-    parents, here = family(), os.getpid()
-    return {process for process in below(here) if parents.get(process) not in (None, here)}
-
-
-def alive(processes: set[int]) -> set[int]:
-    """Those that are neither gone nor zombies."""
-    found = set()
-    for process in processes:
-        try:
-            if " Z " not in Path(f"/proc/{process}/stat").read_text():
-                found.add(process)
-        except OSError:
-            continue
-    return found
-
-
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    before, files = actors(), len(os.listdir("/proc/self/fd"))
-    yield
-    assert not alive(actors() - before)
-    assert len(os.listdir("/proc/self/fd")) <= files + 4  # the fork server itself, once
-    assert not list(Path("/dev/shm").glob("shoal*"))
+    with nothing_left():
+        yield
 
 
 @pytest.mark.parametrize(
@@ -193,62 +146,6 @@ def test_a_world_that_cannot_be_built_ends_the_run_at_once(tmp_path: Path) -> No
             on="local",
             quiet=True,
         )
-
-
-def status(root: Path) -> dict[str, Any]:
-    """Of the one run below `root`, once it lives."""
-    while True:
-        for config in root.glob("*/*/config.yaml"):
-            with contextlib.suppress(ShoalError):
-                return ask(RunFolder(config.parent), "status")
-        time.sleep(0.01)
-
-
-def worker(root: Path, name: str, besides: set[int]) -> int:
-    """The process of a worker, once it is another than those `besides` and the run has gone on with it."""
-    began: int | None = None
-    while True:
-        now = status(root)
-        process = next(line["pid"] for line in now["workers"] if line["name"] == name)
-        if process not in besides:
-            began = now["update"] if began is None else began
-            if now["update"] >= began + 5:
-                return int(process)
-        time.sleep(0.01)
-
-
-@pytest.mark.parametrize("lag", [0, 1])
-@pytest.mark.parametrize("name", ["actor-1", "trainer-agent-0", "policy-agent-0"])
-def test_killed_workers_are_started_again(tmp_path: Path, name: str, lag: int) -> None:
-    kills = 3
-
-    def kill_then_stop() -> None:
-        killed: set[int] = set()
-        for _ in range(kills):
-            process = worker(tmp_path, name, killed)
-            os.kill(process, signal.SIGKILL)
-            killed.add(process)
-        worker(tmp_path, name, killed)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=kill_then_stop).start()
-    placement = {"actors": 2, "max_lag": lag, "inference": "worker" if "policy" in name else "inline"}
-    outcome = shoal.train(
-        experiment(stop={"updates": 10**6}, placement=placement), root=tmp_path, on="local", quiet=True
-    )
-    lines = [json.loads(line) for line in (outcome.folder / "metrics.jsonl").read_text().splitlines()]
-    assert sum("was started again" in note and "ended by SIGKILL" in note for note in notes(tmp_path)) == kills
-    assert sum(row.get("rollout/restarts", 0) for row in lines) == kills
-    updates = [row["update"] for row in lines]
-    assert all(0 < later - earlier <= 3 for earlier, later in itertools.pairwise(updates))
-    assert max(row["train/lag"] for row in lines) <= lag + kills * ("trainer" in name)
-    assert all(balanced(row) for row in lines)
-
-
-def balanced(row: dict[str, float]) -> bool:
-    """Rows are produced, then in flight, then trained or dropped for a reason: none is missing."""
-    settled = sum(row[f"rows/{name}"] for name in OUTCOMES)
-    return row["rows/produced"] == settled + row["rows/in_flight"]
 
 
 LONG = [
