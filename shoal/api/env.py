@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -59,6 +59,8 @@ class Episode:
     """Group -> float `[agents]`: undiscounted sum of raw rewards."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Numbers from the last `info` under the key `metrics`."""
+    played: dict[str, Array] = field(default_factory=dict)
+    """Policy -> returns of the agents it played. Filled in by whoever knows who played whom, not by the world."""
 
 
 @dataclass
@@ -80,6 +82,8 @@ class Env(ABC):
 
     groups: dict[str, AgentGroup]
     num_envs: int
+    game_return: Literal["sum", "mean"] = "sum"
+    """How this game states the return of an episode: the sum over all agents, or the mean over them (a reward they share)."""
 
     @abstractmethod
     def reset(self, seed: int) -> Step:

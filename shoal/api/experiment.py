@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
-from shoal.base.config import Config, Count, Duration, Named, load_layers, named_by_default
+from shoal.base.config import Config, Count, Duration, Named, as_named, load_layers, named_by_default
 
 
 class EnvConfig(Config):
@@ -56,6 +56,48 @@ def _as_placement(value: Any) -> Any:
     return {} if value == "auto" else value
 
 
+class PastConfig(Config):
+    """Earlier versions of a policy, kept as opponents."""
+
+    of: str
+    """The policy whose versions are kept."""
+    every: Count = Field(20, ge=1)
+    """Updates between two that are kept."""
+    keep: Count = Field(5, ge=1)
+    """How many of the newest; each episode is played by one of them, drawn anew."""
+
+
+class PolicyConfig(Config):
+    """One mind: how it learns, where it comes from, or how it plays without learning."""
+
+    algorithm: Annotated[Named | None, BeforeValidator(as_named)] = None
+    """Its own way to learn; left out: the experiment's."""
+    model: Annotated[Named | None, BeforeValidator(as_named)] = None
+    """Its own network body; left out: the experiment's."""
+    from_: str | None = Field(None, alias="from")
+    """A run whose last checkpoint it starts from: `runs/EXPERIMENT/TRIAL`, or `runs/EXPERIMENT/TRIAL:POLICY`."""
+    frozen: bool = False
+    """Plays as it is (as `from` gives it) and does not learn."""
+    play: str | None = None
+    """Plays by rule: `random`, or your own `module:function` of observations, action mask and noise."""
+    past: PastConfig | None = None
+    """Plays as earlier versions of another policy."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [name for name in ("frozen", "play", "past") if getattr(self, name)]
+        if len(kinds) > 1:
+            raise ValueError(f"{' and '.join(kinds)} exclude each other")
+        if self.frozen and self.from_ is None:
+            raise ValueError("frozen = true: name the run it comes from, from: runs/EXPERIMENT/TRIAL")
+        return self
+
+    @property
+    def learns(self) -> bool:
+        """It has a trainer."""
+        return not (self.frozen or self.play or self.past)
+
+
 class CheckpointConfig(Config):
     """When the run is saved."""
 
@@ -100,6 +142,12 @@ class Experiment(Config):
     """How to learn; its other keys are those of the algorithm: see `shoal list`."""
     model: Annotated[Named, named_by_default("auto")] = Named(name="auto")
     """The network body; `auto` chooses by the observation space."""
+    agents: dict[str, str] = {}
+    """Who plays whom: patterns of agent names (`adversary_*`) -> policy; the first match wins. Left out: a policy per group."""
+    policies: dict[str, PolicyConfig] = {}
+    """The policies by name; what one leaves out is the experiment's."""
+    deal: Literal["fixed", "shuffled"] = "fixed"
+    """Shuffled: the agents of a group are dealt to their policies anew in each episode, so that everyone plays every side."""
     placement: Annotated[PlacementConfig, BeforeValidator(_as_placement)] = PlacementConfig()
     """What runs where."""
     checkpoint: CheckpointConfig = CheckpointConfig()

@@ -50,6 +50,7 @@ def train(
 @app.command()
 def evaluate(
     run: Run,
+    overrides: Overrides = None,
     episodes: Annotated[int, typer.Option(min=1, help="Greedy episodes to play.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of those episodes.")] = 0,
     checkpoint: Annotated[str, typer.Option(metavar="TAG|N", help="`latest`, or a version.")] = "latest",
@@ -58,7 +59,7 @@ def evaluate(
     """Play fresh greedy episodes with a trained policy."""
     from shoal.cli.evaluate import run as work
 
-    work(run, episodes=episodes, seed=seed, checkpoint=checkpoint, json=json)
+    work(run, overrides or [], episodes=episodes, seed=seed, checkpoint=checkpoint, json=json)
 
 
 @app.command()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from shoal.cli.output import print_json
 
 
-def run(run: str, *, episodes: int, seed: int, checkpoint: str, json: bool) -> None:
+def run(run: str, overrides: list[str], *, episodes: int, seed: int, checkpoint: str, json: bool) -> None:
     """Play, then print the scores."""
     from shoal.launchers.evaluate import evaluate
 
-    scores, version = evaluate(run, episodes=episodes, seed=seed, checkpoint=checkpoint)
+    scores, version = evaluate(run, overrides=overrides, episodes=episodes, seed=seed, checkpoint=checkpoint)
     if json:
         document = {
             "mean_return": scores.mean,
@@ -17,6 +17,7 @@ def run(run: str, *, episodes: int, seed: int, checkpoint: str, json: bool) -> N
             "episodes": len(scores.returns),
             "steps": sum(scores.lengths),
             "version": version,
+            "agent_return": scores.by_policy,
         }
         print_json(document)
         return
@@ -25,3 +26,6 @@ def run(run: str, *, episodes: int, seed: int, checkpoint: str, json: bool) -> N
         f"{run}, version {version}: mean return {scores.mean:.2f} (standard deviation {scores.std:.2f}) "
         f"over {episodes} greedy episodes of {length:.1f} steps"
     )
+    if len(scores.by_policy) > 1:
+        parts = ", ".join(f"{name} {mean:.2f}" for name, mean in scores.by_policy.items())
+        print(f"mean return of an agent, by policy: {parts}")

@@ -15,12 +15,12 @@ from shoal.api.worker import Worker
 from shoal.base.faults import Fault, Faults
 from shoal.base.flat import Flat
 from shoal.base.seeding import Noise, derive_seed
-from shoal.base.tree import tree_map
 from shoal.checkpoints.store import Checkpoint
 from shoal.envs import make_env
 from shoal.envs.background import BackgroundEnv
 from shoal.launchers.hosts import Job, clients_of
-from shoal.launchers.program import PolicyPlan, Program
+from shoal.launchers.players import make_deal, make_player, make_seat
+from shoal.launchers.program import PlayerPlan, PolicyPlan, Program
 from shoal.launchers.wiring import Streams
 from shoal.monitoring.shares import Shares
 from shoal.rollout.rollout import Rollout
@@ -33,7 +33,7 @@ from shoal.streams.parameter import ParameterReader
 from shoal.streams.sample import SampleReader, SampleWriter
 from shoal.workers.actor import ActorWorker, Pulse
 from shoal.workers.policy import PolicyWorker
-from shoal.workers.trainer import Replica, TrainerWorker
+from shoal.workers.trainer import Archive, Replica, TrainerWorker
 
 FOREVER = 1e6
 """Seconds that a replica waits for the others: a pause may be long, and a dead one is seen to by the supervisor."""
@@ -97,7 +97,7 @@ class Builder:
         trainer = TrainerWorker(
             policy, algorithm, self._learner(policy, replica), reader, streams.publisher(f"version/{policy}", rank),
             max_lag=program.max_lag, replica=replica, leave=self._leave(policy, replica),
-            faults=self._faults("trainer", Job("trainer", rank, policy).name),
+            archives=self._archives(policy, rank), faults=self._faults("trainer", Job("trainer", rank, policy).name),
         )  # fmt: skip
         if life.start is not None:
             trainer.restore(life.start.tensors, life.start.version)
@@ -107,6 +107,15 @@ class Builder:
         trainer.steps = life.steps
         trainer.start()
         return trainer
+
+    def _archives(self, policy: str, rank: int) -> list[Archive]:
+        """Where those who play as earlier versions find them."""
+        pasts = {name: plan.role.config.past for name, plan in self.program.players.items()}
+        return [
+            Archive(self.streams.mailbox(f"past/{name}"), past.every)
+            for name, past in pasts.items()
+            if past is not None and past.of == policy and rank == 0
+        ]
 
     def _learner(self, policy: str, replica: Replica) -> Learner:
         if replica.of == 1 or not replica.in_step:
@@ -150,23 +159,38 @@ class Builder:
         env: Env = make_env(experiment.env, copies, first_slot=producer * copies)
         if experiment.env.background and self.streams.wake is not None:
             env = BackgroundEnv(env, done=self.streams.wake)
-        seats = [self._seat(plan, producer) for plan in self.program.policies.values()]
+        seats = [self._seat(plan, producer) for plan in self.program.players.values()]
         seed = derive_seed(experiment.seed, "env", self.life.incarnation, self.life.version)
-        return Rollout(env, seats, seed=seed, timeout=experiment.env.timeout, mark=mark)
+        deal = make_deal(self.program, copies, seed=seed, first_slot=producer * copies)
+        return Rollout(env, seats, seed=seed, timeout=experiment.env.timeout, mark=mark, deal=deal)
 
-    def _seat(self, plan: PolicyPlan, producer: int) -> Seat:
+    def _seat(self, plan: PlayerPlan, producer: int) -> Seat:
         """A later life goes on at the round that its predecessor left open, with randomness that was not used yet."""
+        if not isinstance(plan, PolicyPlan):
+            return self._player(plan, producer)
         needs, life, policy = plan.algorithm.needs, self.life, plan.algorithm.policy
         ring = self.streams.ring(f"sample/{producer}/{plan.name}")
-        count = plan.lanes // self.program.producers
-        lanes = np.arange(producer * count, (producer + 1) * count)
-        noise = Noise(self.program.experiment.seed, f"actions of {plan.name}", lanes, policy.noise_size)
-        state = tree_map(lambda t: t.numpy(), policy.initial_state(count))
         round_ = life.version + ring.posted
         writer = SampleWriter(ring, producer, incarnation=life.incarnation, posted=round_)
+        lanes = self._lanes(plan, producer)
         builder = TrajectoryBuilder(needs, lanes, writer)
-        decisions = (round_ + life.incarnation) * needs.unroll
-        return Seat(plan.name, self._client(plan, producer), noise, state, builder, decisions=decisions)
+        return make_seat(
+            plan, self._client(plan, producer), policy, self._noise(plan, lanes, policy.noise_size), builder,
+            decisions=(round_ + life.incarnation) * needs.unroll,
+        )  # fmt: skip
+
+    def _player(self, plan: PlayerPlan, producer: int) -> Seat:
+        lanes = self._lanes(plan, producer)
+        policy, client, noise = make_player(self.program, plan, self.streams, self.life.version, len(lanes))
+        decisions = self.life.incarnation << 32
+        return make_seat(plan, client, policy, self._noise(plan, lanes, noise), decisions=decisions)
+
+    def _lanes(self, plan: PlayerPlan, producer: int) -> np.ndarray:
+        count = plan.lanes // self.program.producers
+        return np.arange(producer * count, (producer + 1) * count)
+
+    def _noise(self, plan: PlayerPlan, lanes: np.ndarray, size: int) -> Noise:
+        return Noise(self.program.experiment.seed, f"actions of {plan.name}", lanes, size)
 
     def _client(self, plan: PolicyPlan, producer: int) -> InferenceClient:
         if self.program.experiment.placement.inference == "worker":

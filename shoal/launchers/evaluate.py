@@ -11,23 +11,28 @@ from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.store import CheckpointStore, parse_which
-from shoal.envs import make_env
-from shoal.launchers.program import evaluation_seats, expand
+from shoal.launchers.players import make_evaluator
+from shoal.launchers.program import expand
 from shoal.monitoring.run_folder import RunFolder
-from shoal.rollout.evaluate import Scores, copies_for
+from shoal.rollout.evaluate import Scores
 from shoal.streams.primitives import Mailbox
 from shoal.streams.transports.memory import MemoryMailbox
-from shoal.workers.evaluator import Evaluator
 from shoal.workers.trainer import load_policy
 
 
 def evaluate(
-    run: str, *, episodes: int = 100, seed: int = 0, checkpoint: str = "latest", root: Path | str = "runs"
+    run: str,
+    *,
+    overrides: list[str] | None = None,
+    episodes: int = 100,
+    seed: int = 0,
+    checkpoint: str = "latest",
+    root: Path | str = "runs",
 ) -> tuple[Scores, int]:
-    """Scores of `episodes` greedy episodes, and the version that played them."""
+    """Scores of `episodes` greedy episodes, and the version that played them. `overrides`: another world, other opponents."""
     torch.set_num_threads(1)
     folder = RunFolder.find(run, Path(root))
-    experiment = Experiment.parse(folder.read_config())
+    experiment = Experiment.parse(folder.read_config(overrides))
     store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
     found = store.load(parse_which(checkpoint, store.versions()))
     for version, damage in found.skipped:
@@ -40,6 +45,5 @@ def evaluate(
         load_policy(plan.algorithm, found.tensors, name)
         mailboxes[name] = MemoryMailbox(plan.algorithm.flat.nbytes, 1)
         mailboxes[name].publish(found.version, plan.algorithm.flat.block.numpy())
-    env = make_env(experiment.env, copies_for(episodes))
-    with closing(Evaluator(env, evaluation_seats(program, mailboxes, env))) as evaluator:
+    with closing(make_evaluator(program, mailboxes, episodes)) as evaluator:
         return evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation")), found.version

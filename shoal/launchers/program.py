@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 from shoal.algorithms import ALGORITHMS
 from shoal.api.algorithm import Algorithm, Needs, Task
@@ -17,28 +15,42 @@ from shoal.base.arrays import Layout
 from shoal.base.config import Config, Named
 from shoal.base.errors import InputError
 from shoal.base.flat import Flat
-from shoal.base.seeding import Noise
-from shoal.base.tree import tree_map
+from shoal.base.seeding import derive_seed
 from shoal.envs import make_env
+from shoal.launchers.casting import Role, cast
+from shoal.launchers.other_runs import begin_from
 from shoal.models import resolved_model
-from shoal.rollout.seat import Seat
-from shoal.streams.inference import InlineInference
-from shoal.streams.parameter import ParameterReader
-from shoal.streams.primitives import Mailbox
 from shoal.streams.sample import fragment_layout
 
 T = TypeVar("T")
 
 
 @dataclass
-class PolicyPlan:
-    """One policy: whom it plays and how it learns."""
+class PlayerPlan:
+    """One policy: whom it plays."""
 
-    name: str
+    role: Role
     group: AgentGroup
+    """Its own agents."""
     lanes: int
     mask_width: int | None
+    whole_group: bool
+    """It has all places of its group."""
+
+    @property
+    def name(self) -> str:
+        """Of the policy."""
+        return self.role.policy
+
+
+@dataclass
+class PolicyPlan(PlayerPlan):
+    """One policy that learns."""
+
     algorithm: Algorithm
+    algorithm_section: Named
+    """As resolved, like the next."""
+    model_section: Named
 
     def layout(self, producers: int) -> Layout:
         """What one slot of its sample stream holds: the lanes of one of `producers`."""
@@ -57,7 +69,12 @@ class Program:
 
     experiment: Experiment
     """With every setting resolved."""
-    policies: dict[str, PolicyPlan] = field(default_factory=dict)
+    policies: dict[str, PolicyPlan]
+    """Those that learn."""
+    players: dict[str, PlayerPlan]
+    """All, in the order of the world's agents."""
+    game_return: Literal["sum", "mean"]
+    """How the game states a return."""
 
     @property
     def max_lag(self) -> int:
@@ -124,18 +141,61 @@ def expand(experiment: Experiment, *, exact: bool = True) -> Program:
     """Build what the experiment names and fill in what it leaves open. `exact`: whether a run with lag is, if it does not say."""
     env = make_env(experiment.env, 1)
     try:
-        groups, masks = env.groups, _mask_widths(env)
+        groups, masks, game_return = env.groups, _mask_widths(env), env.game_return
     finally:
         env.close()
-    plans, algorithm, model = {}, Named(name=""), Named(name="")
-    for name, group in groups.items():
-        algorithm, model, built = _build(experiment, group)
-        lanes = experiment.env.num_envs * len(group.agents)
-        plans[name] = PolicyPlan(name, group, lanes, masks[name], built)
-    needs = min((plan.algorithm.needs for plan in plans.values()), key=lambda needs: needs.max_lag)
+    roles = cast(experiment, groups)
+    alone = sum(role.config.learns for role in roles) == 1
+    players = {
+        role.policy: _plan(experiment, role, groups[role.group], masks[role.group], alone=alone) for role in roles
+    }
+    policies = {name: plan for name, plan in players.items() if isinstance(plan, PolicyPlan)}
+    needs = min((plan.algorithm.needs for plan in policies.values()), key=lambda needs: needs.max_lag)
     placement = resolve_placement(experiment.placement, needs, experiment.env.num_envs, exact=exact)
-    resolved = experiment.model_copy(update={"algorithm": algorithm, "model": model, "placement": placement})
-    return Program(resolved, plans)
+    resolved = experiment.model_copy(update={"placement": placement, **_sections_in_use(experiment, policies)})
+    return Program(resolved, policies, players, game_return)
+
+
+def _plan(experiment: Experiment, role: Role, group: AgentGroup, mask_width: int | None, *, alone: bool) -> PlayerPlan:
+    own = replace(group, agents=tuple(group.agents[column] for column in role.columns))
+    lanes = experiment.env.num_envs * len(role.columns)
+    whole = len(role.columns) == len(group.agents)
+    if not role.config.learns:
+        return PlayerPlan(role, own, lanes, mask_width, whole)
+    algorithm, where = role.config.algorithm, f"policies.{role.policy}."
+    section, at = (algorithm, f"{where}algorithm") if algorithm else (experiment.algorithm, "algorithm")
+    cls = _algorithm_class(section, at)
+    config: Config = cls.Config.parse(section.rest, at=at)
+    body, at = (role.config.model, f"{where}model") if role.config.model else (experiment.model, "model")
+    model = Named.parse(resolved_model(body, own.observation_space, at=at), at=at)
+    seed = experiment.seed if alone else derive_seed(experiment.seed, f"policy {role.policy}")  # they begin apart
+    task = Task(own, lanes, seed, experiment.stop.steps, experiment.placement.trainers or 1)
+    section = Named(**{**config.model_dump(), "name": section.name})
+    built = cls(config, model, task)
+    if role.config.from_ is not None:
+        begin_from(built.policy, role.config.from_, role.policy)
+    return PolicyPlan(role, own, lanes, mask_width, whole, built, section, model)
+
+
+def _algorithm_class(section: Named, at: str) -> type[Algorithm]:
+    cls = ALGORITHMS.load(section.name)
+    if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
+        raise InputError(
+            f"{at}.name = '{section.name}' is no Algorithm: let the class inherit from shoal.api.algorithm.Algorithm"
+        )
+    return cls
+
+
+def _sections_in_use(experiment: Experiment, policies: dict[str, PolicyPlan]) -> dict[str, Any]:
+    """For `config.yaml`: a single policy's settings are the experiment's, several have their own."""
+    if len(policies) == 1 and not experiment.policies:
+        (plan,) = policies.values()
+        return {"algorithm": plan.algorithm_section, "model": plan.model_section}
+    own = {
+        name: plan.role.config.model_copy(update={"algorithm": plan.algorithm_section, "model": plan.model_section})
+        for name, plan in policies.items()
+    }
+    return {"policies": {**experiment.policies, **own}}
 
 
 def resolve_placement(asked: PlacementConfig, needs: Needs, copies: int, *, exact: bool) -> PlacementConfig:
@@ -168,36 +228,6 @@ def _nearest(copies: int, actors: int) -> int:
 def _mask_widths(env: Env) -> dict[str, int | None]:
     turns = env.reset(0).turns
     return {name: None if turn.action_mask is None else turn.action_mask.shape[-1] for name, turn in turns.items()}
-
-
-def _build(experiment: Experiment, group: AgentGroup) -> tuple[Named, Named, Algorithm]:
-    """The algorithm of one group, with its section and the model's as resolved."""
-    section = experiment.algorithm
-    cls = ALGORITHMS.load(section.name)
-    if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
-        raise InputError(
-            f"algorithm.name = '{section.name}' is no Algorithm: let the class inherit from shoal.api.algorithm.Algorithm"
-        )
-    config: Config = cls.Config.parse(section.rest, at="algorithm")
-    model = Named.parse(resolved_model(experiment.model, group.observation_space), at="model")
-    lanes, replicas = experiment.env.num_envs * len(group.agents), experiment.placement.trainers or 1
-    task = Task(group, lanes, experiment.seed, experiment.stop.steps, replicas)
-    algorithm = Named(**{**config.model_dump(), "name": section.name})
-    return algorithm, model, cls(config, model, task)
-
-
-def evaluation_seats(program: Program, mailboxes: dict[str, Mailbox], env: Env) -> list[tuple[Seat, ParameterReader]]:
-    """A greedy seat for every policy around `env`; its reader decides which version plays."""
-    seats = []
-    for name, plan in program.policies.items():
-        policy, flat = plan.copy_policy()
-        policy.eval()
-        reader = ParameterReader(mailboxes[name], flat)
-        lanes = env.num_envs * len(plan.group.agents)
-        noise = Noise(program.experiment.seed, f"evaluation of {name}", np.arange(lanes), policy.noise_size)
-        state = tree_map(lambda t: t.numpy(), policy.initial_state(lanes))
-        seats.append((Seat(name, InlineInference(policy, reader, explore=False), noise, state), reader))
-    return seats
 
 
 def plan_of(program: Program) -> dict[str, Any]:

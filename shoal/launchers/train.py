@@ -16,23 +16,25 @@ from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.store import Checkpoint, CheckpointStore
-from shoal.envs import make_env
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
+from shoal.launchers.players import make_evaluator, make_random_evaluator
 from shoal.launchers.probe import choose_placement
-from shoal.launchers.program import Program, evaluation_seats, expand
+from shoal.launchers.program import Program, expand
 from shoal.monitoring import provenance
 from shoal.monitoring.logs import LOG, log_to
 from shoal.monitoring.panel import Panel
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
 from shoal.monitoring.terminal import TerminalView
-from shoal.rollout.evaluate import Scores, copies_for
+from shoal.rollout.evaluate import Scores
 from shoal.streams.sample import Account
 from shoal.workers.controller import CONFIRM_EPISODES, Controller, Surroundings
 from shoal.workers.evaluator import Evaluator
 
 LAUNCHERS = ("inline", "local")
+RANDOM_EPISODES = 20
+"""Played at random before a run of several agents, for comparison."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class _Run(Surroundings):
         if self._view is not None:
             sinks.append(self._view)
         sink = stack.enter_context(closing(FanOut(sinks)))
-        self._controller = Controller(experiment, list(program.policies), sink, self)
+        self._controller = Controller(experiment, list(program.policies), sink, self, game_return=program.game_return)
         self._panel = stack.enter_context(closing(Panel(folder, self._obey)))
         self._controller.doors.append(self._panel)
         if start is not None:
@@ -144,6 +146,7 @@ class _Run(Surroundings):
 
     def go(self) -> Outcome:
         """Run, save, say how it ended."""
+        self._measure_random_play()
         caught = self._launcher.run(self._controller)
         self._controller.save()
         reason, counters = self._controller.reason, self._controller.counters
@@ -155,6 +158,17 @@ class _Run(Surroundings):
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
             self._controller.confirmed, caught is not None,
         )  # fmt: skip
+
+    def _measure_random_play(self) -> None:
+        """Where there are several agents, a return says little until it is seen beside that of random play."""
+        agents = sum(plan.role.count for plan in self._program.players.values())
+        if agents < 2:
+            return
+        with closing(make_random_evaluator(self._program, RANDOM_EPISODES)) as evaluator:
+            scores = evaluator.evaluate(RANDOM_EPISODES, seed=derive_seed(self._program.experiment.seed, "random play"))
+        team = {"baseline/random_team_return": scores.mean, "baseline/random_agent_return": scores.mean / agents}
+        self._controller.baseline = team
+        self._folder.event("random play", **team, episodes=RANDOM_EPISODES)
 
     def _say_bottleneck(self) -> None:
         one_process = isinstance(self._launcher, InlineLauncher)
@@ -211,9 +225,8 @@ class _Run(Surroundings):
         """On seeds that no training episode uses."""
         experiment = self._program.experiment
         if self._evaluator is None:
-            env = make_env(experiment.env, copies_for(CONFIRM_EPISODES))
-            seats = evaluation_seats(self._program, self._launcher.mailboxes, env)
-            self._evaluator = self._stack.enter_context(closing(Evaluator(env, seats)))
+            evaluator = make_evaluator(self._program, self._launcher.mailboxes, CONFIRM_EPISODES)
+            self._evaluator = self._stack.enter_context(closing(evaluator))
         seed = derive_seed(experiment.seed, "confirmation", counter=self._controller.counters.update)
         return self._evaluator.evaluate(CONFIRM_EPISODES, seed=seed)
 

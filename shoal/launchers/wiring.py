@@ -112,7 +112,18 @@ def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
             trainer = host_of(hosts, Job("trainer", rank, policy)).name
             wiring.boxes[f"leave/{policy}/{rank}"] = BoxPlan(leave.NBYTES, 1, (trainer,))
     wiring.rings.update(_inference_rings(program, hosts))
+    wiring.boxes.update(_past_boxes(program, hosts))
     return wiring
+
+
+def _past_boxes(program: Program, hosts: list[Host]) -> Iterator[tuple[str, BoxPlan]]:
+    """A version that somebody may meet stays until nobody can: some more are kept than are met."""
+    for name, plan in program.players.items():
+        past = plan.role.config.past
+        if past is not None:
+            nbytes = program.policies[past.of].algorithm.flat.nbytes
+            versions = past.keep + 2 + program.max_lag // past.every
+            yield f"past/{name}", BoxPlan(nbytes, versions, tuple(host.name for host in hosts))
 
 
 def _inference_rings(program: Program, hosts: list[Host]) -> Iterator[tuple[str, RingPlan]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from shoal.api.env import Episode
 from shoal.api.metric import Metric, merge_into
@@ -17,18 +19,19 @@ WINDOW = 100
 class _Finished(NamedTuple):
     """What is remembered of an episode."""
 
-    team_return: float
-    """Over all groups and agents; of a single agent, its return."""
+    learned_return: float
+    """Over all agents that learn; of a single agent, its return."""
     length: int
-    group_returns: dict[str, float]
-    """Group -> mean over its agents; empty where there is but one agent."""
+    agents: dict[str, list[float]]
+    """Policy -> returns of the agents it played; empty where there is but one agent."""
     metrics: dict[str, float]
 
 
 class Aggregator:
     """Takes reports as they come, gives a row when asked. Episode means are over the last `WINDOW` finished ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, learning: list[str] | None = None, game_return: Literal["sum", "mean"] = "sum") -> None:
+        self._learning, self._game_return = learning, game_return
         self.episodes = 0
         """Finished since the run began."""
         self._metrics: dict[str, Metric] = {}
@@ -39,9 +42,9 @@ class Aggregator:
         """Take in one report."""
         merge_into(self._metrics, report.metrics)
         for episode in report.episodes:
-            finished = _finish(episode)
+            finished = self._finish(episode)
             self._window.append(finished)
-            self._recent.append(finished.team_return)
+            self._recent.append(finished.learned_return)
         self.episodes += len(report.episodes)
 
     def recent_return(self, n: int = 20) -> float | None:
@@ -53,7 +56,7 @@ class Aggregator:
 
     def mean_return(self) -> float | None:
         """Of the window, as the rows show it; None before the first episode ended."""
-        return _mean([episode.team_return for episode in self._window]) if self._window else None
+        return _mean([episode.learned_return for episode in self._window]) if self._window else None
 
     def forget_recent(self) -> None:
         """Let `recent_return` start anew, so that it speaks of the episodes to come only."""
@@ -69,13 +72,34 @@ class Aggregator:
         row: Row = {"rollout/episodes": self.episodes}
         if not self._window:
             return row
-        row["rollout/ep_rew_mean"] = _mean([episode.team_return for episode in self._window])
+        row["rollout/ep_rew_mean"] = _mean([episode.learned_return for episode in self._window])
         row["rollout/ep_len_mean"] = _mean([episode.length for episode in self._window])
-        for group, mean in _means_by_name(episode.group_returns for episode in self._window).items():
-            row[f"rollout/{group}/ep_rew_mean"] = mean
+        row |= self._many_agents()
         for name, mean in _means_by_name(episode.metrics for episode in self._window).items():
             row[f"rollout/metrics/{name}"] = mean
         return row
+
+    def _many_agents(self) -> Row:
+        """Returns on every scale there is, each under a name of its own."""
+        games = [np.concatenate(list(episode.agents.values())) for episode in self._window if episode.agents]
+        if not games:
+            return {}
+        team, agent = _mean([float(game.sum()) for game in games]), _mean([float(game.mean()) for game in games])
+        row: Row = {"rollout/team_return": team, "rollout/agent_return": agent}
+        row["rollout/game_return"] = team if self._game_return == "sum" else agent
+        by_policy = ({name: _mean(own) for name, own in e.agents.items() if own} for e in self._window)
+        for name, mean in _means_by_name(by_policy).items():
+            row[f"rollout/{name}/agent_return"] = mean
+        return row
+
+    def _finish(self, episode: Episode) -> _Finished:
+        played = episode.played or episode.returns
+        learning = played if self._learning is None else [name for name in self._learning if name in played]
+        total = sum(float(played[name].sum()) for name in learning)
+        several = sum(returns.size for returns in played.values()) > 1
+        agents = {name: returns.tolist() for name, returns in played.items()} if several else {}
+        metrics = {name: float(value) for name, value in episode.metrics.items()}
+        return _Finished(total, int(episode.length), agents, metrics)
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs to go on as the unbroken one would; fits into a checkpoint's `meta`."""
@@ -90,14 +114,6 @@ class Aggregator:
         self.episodes = state["episodes"]
         self._window = deque((_Finished(*item) for item in state["window"]), maxlen=WINDOW)
         self._recent = deque(state["recent"], maxlen=WINDOW)
-
-
-def _finish(episode: Episode) -> _Finished:
-    agents = sum(returns.size for returns in episode.returns.values())
-    team_return = sum(float(returns.sum()) for returns in episode.returns.values())
-    by_group = {group: float(returns.mean()) for group, returns in episode.returns.items()} if agents > 1 else {}
-    metrics = {name: float(value) for name, value in episode.metrics.items()}
-    return _Finished(team_return, int(episode.length), by_group, metrics)
 
 
 def _mean(values: list[float]) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from shoal.api.env import Env, Episode
+from shoal.rollout.deal import Deal
 from shoal.rollout.rollout import Progress, Rollout, run_one
 from shoal.rollout.seat import Seat
 
@@ -17,10 +18,12 @@ MAX_COPIES = 50
 
 @dataclass(frozen=True)
 class Scores:
-    """Returns (summed over all agents) of whole episodes."""
+    """Whole episodes. A return is summed over the agents of all policies that are judged."""
 
     returns: list[float]
     lengths: list[int]
+    by_policy: dict[str, float] = field(default_factory=dict)
+    """Policy -> mean return of an agent that it played; of every policy at the table."""
 
     @property
     def mean(self) -> float:
@@ -38,10 +41,12 @@ def copies_for(episodes: int) -> int:
     return math.ceil(episodes / math.ceil(episodes / MAX_COPIES))
 
 
-def play(env: Env, seats: list[Seat], episodes: int, *, seed: int) -> Scores:
+def play(
+    env: Env, seats: list[Seat], episodes: int, *, seed: int, judged: list[str], deal: Deal | None = None
+) -> Scores:
     """Every copy plays its share of `episodes` and no more: otherwise short episodes, finished first, would crowd out long ones."""
     share = math.ceil(episodes / env.num_envs)
-    rollout = Rollout(env, seats, seed=seed)
+    rollout = Rollout(env, seats, seed=seed, deal=deal)
     finished: list[list[Episode]] = [[] for _ in range(env.num_envs)]
     while any(len(own) < share for own in finished):
         progress = Progress()
@@ -49,5 +54,6 @@ def play(env: Env, seats: list[Seat], episodes: int, *, seed: int) -> Scores:
         for episode in progress.episodes:
             finished[episode.row].append(episode)
     counted = [own[i] for i in range(share) for own in finished][:episodes]
-    returns = [float(sum(group.sum() for group in episode.returns.values())) for episode in counted]
-    return Scores(returns, [episode.length for episode in counted])
+    returns = [sum(float(episode.played[policy].sum()) for policy in judged) for episode in counted]
+    by_policy = {name: float(np.concatenate([e.played[name] for e in counted]).mean()) for name in counted[0].played}
+    return Scores(returns, [episode.length for episode in counted], by_policy)

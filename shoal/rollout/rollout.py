@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from shoal.api.env import Env, Episode, Step
 from shoal.base.errors import ShoalError
+from shoal.rollout.deal import Deal
 from shoal.rollout.seat import Seat
 from shoal.streams.inference import Answer
 
@@ -41,14 +42,17 @@ class Rollout:
         seed: int,
         timeout: float = 60.0,
         mark: Callable[[str], object] | None = None,
+        deal: Deal | None = None,
     ) -> None:
-        self._env, self._seats, self._timeout, self._mark = env, seats, timeout, mark
+        self._env, self._seats, self._timeout, self._mark, self._deal = env, seats, timeout, mark, deal
+        self._learners = [seat for seat in seats if seat.learns]
+        self._groups = {name: [seat for seat in seats if seat.group == name] for name in env.groups}
         self._answers: list[Answer] | None = None
         self._stepping = False
         self._sent = 0.0
         step = env.reset(seed)
         for seat in seats:
-            seat.start(step.turns[seat.group])
+            seat.start(step.turns[seat.group], None if deal is None else deal.owned(seat.policy))
 
     def advance(self, progress: Progress) -> Wait | None:
         """As far as possible without waiting, one step of every env copy at most; what it waits for, None after a step.
@@ -75,9 +79,11 @@ class Rollout:
         self._env.close()
 
     def _ask(self) -> bool:
-        for seat in self._seats:
+        for seat in self._learners:
             if not seat.ready():
                 return False
+        if len(self._learners) < len(self._seats) and not self._others_ready():
+            return False
         if self._mark is not None:
             self._mark("inference")
         for seat in self._seats:
@@ -87,6 +93,13 @@ class Rollout:
         self._answers = []
         return True
 
+    def _others_ready(self) -> bool:
+        """Who does not learn plays the round of the first who does; where nobody learns there are no rounds."""
+        if not self._learners or self._learners[0].builder is None:
+            return True
+        round_ = self._learners[0].builder.posted
+        return all(seat.ready(round_) for seat in self._seats if not seat.learns)
+
     def _act(self) -> bool:
         """Send the actions, once every seat has its decision."""
         assert self._answers is not None
@@ -95,23 +108,49 @@ class Rollout:
             if answer is None:
                 return False
             self._answers.append(answer)
-        decided = zip(self._seats, self._answers, strict=True)
-        self._env.send({seat.group: self._by_copy(seat.take(answer)) for seat, answer in decided})
+        decided = {seat: seat.take(answer) for seat, answer in zip(self._seats, self._answers, strict=True)}
+        self._env.send({name: self._actions(seats, decided) for name, seats in self._groups.items()})
         self._answers, self._stepping, self._sent = None, True, time.monotonic()
         return True
 
-    def _by_copy(self, action: np.ndarray) -> np.ndarray:
-        return action.reshape(self._env.num_envs, -1, *action.shape[1:])
+    def _actions(self, seats: list[Seat], decided: dict[Seat, np.ndarray]) -> np.ndarray:
+        """`[num_envs, agents, ...]` of one group: what each seat decided for its own agents."""
+        copies, agents = self._env.num_envs, len(self._env.groups[seats[0].group].agents)
+        parts = [decided[seat].reshape(copies, -1, *decided[seat].shape[1:]) for seat in seats]
+        if len(parts) == 1:
+            return parts[0]
+        actions = np.empty((copies, agents, *parts[0].shape[2:]), parts[0].dtype)
+        for seat, part in zip(seats, parts, strict=True):
+            if seat.owned is None:
+                actions[:, seat.columns] = part
+            else:
+                owned = seat.owned.reshape(copies, agents)
+                actions[owned] = part[owned]
+        return actions
 
     def _show(self, step: Step, progress: Progress) -> int:
         """Show every seat what came of its decisions; how many fragments were posted."""
         posted = 0
+        progress.episodes += [replace(episode, played=self._played(episode)) for episode in step.episodes]
+        if self._deal is not None and step.episodes:
+            self._deal.anew([episode.row for episode in step.episodes])
         for seat in self._seats:
-            posted += seat.see(step.turns[seat.group], step.advanced)
+            owned = self._deal.owned(seat.policy) if self._deal is not None and step.episodes else None
+            posted += seat.see(step.turns[seat.group], step.advanced, owned)
         progress.posted += posted
         progress.steps += step.advanced
-        progress.episodes += step.episodes
         return posted
+
+    def _played(self, episode: Episode) -> dict[str, np.ndarray]:
+        """What each policy earned, by the deal that the episode was played with."""
+        earned = {}
+        for seat in self._seats:
+            returns = episode.returns[seat.group]
+            if seat.owned is not None:
+                earned[seat.policy] = returns[seat.owned.reshape(self._env.num_envs, -1)[episode.row]]
+            else:
+                earned[seat.policy] = returns if seat.columns is None else returns[seat.columns]
+        return earned
 
 
 def run_one(rollout: Rollout, progress: Progress) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,23 +15,35 @@ from shoal.streams.inference import Answer, Ask, InferenceClient
 
 
 class Seat:
-    """Lays the agents of one group out as lanes `[num_envs * agents]`, asks for decisions, remembers recurrent state."""
+    """Lays its agents of one group out as lanes `[num_envs * agents]`, asks for decisions, remembers recurrent state.
+
+    columns   the agents' places in the group; None: all of them
+    owned     bool `[lanes]` where agents are dealt anew each episode: the lanes that are this policy's now
+    """
 
     def __init__(
-        self, group: str, client: InferenceClient, noise: Noise, state: Tree | None, builder: TrajectoryBuilder | None = None,
-        *, decisions: int = 0,
+        self, policy: str, group: str, client: InferenceClient, noise: Noise, state: Tree | None,
+        builder: TrajectoryBuilder | None = None, *, columns: list[int] | None = None, decisions: int = 0,
     ) -> None:  # fmt: skip
-        self.group, self.client, self.builder = group, client, builder
+        self.policy, self.group, self.client, self.builder, self.columns = policy, group, client, builder, columns
+        self.owned: np.ndarray | None = None
         self._noise, self._state = noise, state
         self._first = builder.first if builder else np.ones(len(noise.lanes), np.bool_)
         self._view: View | None = None
         self._decisions = decisions
         self._pinned = -1
 
-    def ready(self) -> bool:
-        """There is a slot to write into and the version of this round to act with."""
+    @property
+    def learns(self) -> bool:
+        """What it plays is written down."""
+        return self.builder is not None
+
+    def ready(self, round_: int = -1) -> bool:
+        """There is a slot to write into and the version of its round to act with; who does not learn plays the round of others."""
         if self.builder is None:
-            return True
+            if round_ > self._pinned and self.client.pin(round_):
+                self._pinned = round_
+            return round_ <= self._pinned
         if self._pinned == self.builder.posted:
             return True
         # Slot first: it is freed after the version of this round is published, so waiting for it is waiting for both.
@@ -57,17 +70,22 @@ class Seat:
         self._decisions += 1
         return answer.action
 
-    def see(self, turn: Turn, steps: int) -> bool:
-        """Take in the outcome; True: a fragment was posted."""
-        self._view = view = as_lanes(turn)
-        if self.builder is not None:
-            return self.builder.observe(view, steps)
-        self._first |= view.terminated | view.truncated
-        return False
+    def see(self, turn: Turn, steps: int, owned: np.ndarray | None = None) -> bool:
+        """Take in the outcome; True: a fragment was posted. `owned`: the lanes that are its own from now on, if they change."""
+        self._view = view = as_lanes(turn, self.columns)
+        ended = view.terminated | view.truncated
+        if self.owned is not None:
+            self._view = view = masked(view, self.owned, self.owned if owned is None else owned)
+            self.owned = self.owned if owned is None else owned
+        posted = self.builder.observe(view, steps) if self.builder is not None else False
+        self._first |= ended
+        return posted
 
-    def start(self, turn: Turn) -> None:
+    def start(self, turn: Turn, owned: np.ndarray | None = None) -> None:
         """The first view, after a reset."""
-        self._view = as_lanes(turn)
+        self._view, self.owned = as_lanes(turn, self.columns), owned
+        if owned is not None:
+            self._view = masked(self._view, owned, owned)
         self._first[:] = True
 
     def _seen(self) -> View:
@@ -83,8 +101,21 @@ class Seat:
         tree_map(put, self._state, state)
 
 
-def as_lanes(turn: Turn) -> View:
-    """`[rows, agents, ...]` -> `[rows * agents, ...]`, without a copy."""
+def masked(view: View, before: np.ndarray, after: np.ndarray) -> View:
+    """What concerns one owner of the lanes: ends and rewards of those it had, turns of those it has."""
+    return replace(
+        view,
+        reward=np.where(before, view.reward, 0.0).astype(np.float32),
+        terminated=view.terminated & before,
+        truncated=view.truncated & before,
+        acting=view.acting & after,
+    )
+
+
+def as_lanes(turn: Turn, columns: list[int] | None = None) -> View:
+    """`[rows, agents, ...]` -> `[rows * agents, ...]`, without a copy unless only some columns are wanted."""
+    if columns is not None:
+        turn = Turn(**{name: tree_map(lambda array: array[:, columns], part) for name, part in vars(turn).items()})
 
     def lanes(array: Any) -> Any:
         return array.reshape(-1, *array.shape[2:])

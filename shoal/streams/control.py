@@ -78,8 +78,7 @@ def _pack(report: Report) -> dict[str, Any]:
     packed = {**vars(report)}
     packed["metrics"] = {name: [type(m).__name__, *vars(m).values()] for name, m in report.metrics.items()}
     packed["episodes"] = [
-        {**vars(e), "returns": {group: returns.tolist() for group, returns in e.returns.items()}}
-        for e in report.episodes
+        {**vars(e), "returns": _lists(e.returns), "played": _lists(e.played)} for e in report.episodes
     ]
     return packed
 
@@ -87,7 +86,14 @@ def _pack(report: Report) -> dict[str, Any]:
 def _unpack(packed: dict[str, Any]) -> Report:
     packed["metrics"] = {name: _METRICS[kind](*values) for name, (kind, *values) in packed["metrics"].items()}
     packed["episodes"] = [
-        Episode(**{**e, "returns": {group: np.array(returns) for group, returns in e["returns"].items()}})
-        for e in packed["episodes"]
+        Episode(**{**e, "returns": _arrays(e["returns"]), "played": _arrays(e["played"])}) for e in packed["episodes"]
     ]
     return Report(**packed)
+
+
+def _lists(arrays: dict[str, np.ndarray]) -> dict[str, list[float]]:
+    return {name: array.tolist() for name, array in arrays.items()}
+
+
+def _arrays(lists: dict[str, list[float]]) -> dict[str, np.ndarray]:
+    return {name: np.array(values) for name, values in lists.items()}

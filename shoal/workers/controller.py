@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from shoal.api.experiment import Experiment
 from shoal.api.metric import Total
@@ -64,7 +64,10 @@ class Surroundings(Protocol):
 class Controller:
     """Decides; whoever runs the workers obeys."""
 
-    def __init__(self, experiment: Experiment, policies: list[str], sink: Sink, around: Surroundings) -> None:
+    def __init__(
+        self, experiment: Experiment, policies: list[str], sink: Sink, around: Surroundings, *,
+        game_return: Literal["sum", "mean"] = "sum",
+    ) -> None:  # fmt: skip
         self._experiment, self._sink, self._around = experiment, sink, around
         self.counters = Counters()
         self._versions = dict.fromkeys(policies, 0)
@@ -75,10 +78,12 @@ class Controller:
         """What else to wait for besides the workers: where orders come in."""
         self.confirmed: Scores | None = None
         self.time = TimeAccount()
-        self._aggregate = Aggregator()
+        self._aggregate = Aggregator(policies, game_return)
         self._began = self._saved = time.monotonic()
         self._last_row = (self._began, 0)
         self.fps = 0.0
+        self.baseline: dict[str, float] = {}
+        """What everyone at random would earn, for every row."""
 
     def state_dict(self) -> dict[str, Any]:
         """Counters and the windows of finished episodes, for a checkpoint."""
@@ -194,6 +199,7 @@ class Controller:
         self._last_row = (now, self.counters.steps)
         self.fps = (self.counters.steps - steps) / max(now - then, 1e-9)
         extra: dict[str, float] = {"time/fps": self.fps, "time/elapsed": now - self._began, **self._rows()}
+        extra |= self.baseline
         if self.confirmed is not None:
             extra["eval/mean_reward"] = self.confirmed.mean
             extra["eval/std_reward"] = self.confirmed.std

@@ -5,24 +5,33 @@ Consumes a parameter version; produces scores. Has worlds of its own, so trainin
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
 from shoal.api.env import Env
+from shoal.rollout.deal import Deal
 from shoal.rollout.evaluate import Scores, play
 from shoal.rollout.seat import Seat
 from shoal.streams.parameter import ParameterReader
 
 
+@dataclass
 class Evaluator:
-    """Seats around an Env that only ever play greedily."""
+    """Seats around an Env. Returns are those of the policies that are judged."""
 
-    def __init__(self, env: Env, seats: list[tuple[Seat, ParameterReader]]) -> None:
-        self._env, self._seats = env, seats
+    env: Env
+    seats: list[Seat]
+    readers: list[ParameterReader] = field(default_factory=list)
+    judged: list[str] = field(default_factory=list)
+    deal: Callable[[int], Deal | None] = lambda seed: None
+    """Who plays whom, dealt by a seed; None: as the seats say."""
 
     def evaluate(self, episodes: int, *, seed: int) -> Scores:
         """Play with the newest version of every policy."""
-        for _, reader in self._seats:
+        for reader in self.readers:
             reader.latest()
-        return play(self._env, [seat for seat, _ in self._seats], episodes, seed=seed)
+        return play(self.env, self.seats, episodes, seed=seed, judged=self.judged, deal=self.deal(seed))
 
     def close(self) -> None:
         """Free the worlds."""
-        self._env.close()
+        self.env.close()

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,17 +44,32 @@ class Replica:
         return self.rank == 0 or not self.in_step
 
 
+class Archive(NamedTuple):
+    """Where every so many versions one is kept."""
+
+    mailbox: Mailbox
+    every: int
+
+    def keep(self, version: int, block: np.ndarray) -> None:
+        """Keep it if it is one of those."""
+        number = version // self.every
+        if number > self.mailbox.latest():
+            self.mailbox.publish(number, block)
+
+
 class TrainerWorker(Worker):
     """Trains one policy, alone or as one replica of several."""
 
     def __init__(
         self, policy: str, algorithm: Algorithm, learner: Learner, samples: SampleReader, mailbox: Mailbox, *,
-        max_lag: int = 0, replica: Replica = Replica(), leave: Leave | None = None, faults: Faults = NO_FAULTS,
+        max_lag: int = 0, replica: Replica = Replica(), leave: Leave | None = None,
+        archives: list[Archive] | None = None, faults: Faults = NO_FAULTS,
     ) -> None:  # fmt: skip
         self.name = f"trainer-{policy}-{replica.rank}"
         self.policy, self.algorithm = policy, algorithm
         self._learner, self._samples, self._mailbox = learner, samples, mailbox
         self._max_lag, self._replica, self._leave, self._faults = max_lag, replica, leave, faults
+        self._archives = archives or []
         self._shares = Shares("trainer")
         self.version, self.steps = 0, 0
         self._updates = 0
@@ -60,6 +77,7 @@ class TrainerWorker(Worker):
 
     def start(self) -> None:
         """Publish the version that training starts from, unless it is there already."""
+        self._keep(self.version)
         if self._replica.rank == 0 and self.version > self._mailbox.latest():
             self._mailbox.publish(self.version, self.algorithm.flat.block.numpy())
 
@@ -137,9 +155,14 @@ class TrainerWorker(Worker):
     def _publish(self) -> None:
         """In step all replicas count alike, and the first publishes; otherwise the versions of all are counted together."""
         version = self.version + 1 if self._replica.in_step else self._mailbox.latest() + 1
+        self._keep(version)
         if self._replica.speaks:
             self._mailbox.publish(version, self.algorithm.flat.block.numpy())
         self.version = version if self._replica.in_step else self._mailbox.latest()
+
+    def _keep(self, version: int) -> None:
+        for archive in self._archives:
+            archive.keep(version, self.algorithm.flat.block.numpy())
 
     # ------------------------------------------------------------ state
 

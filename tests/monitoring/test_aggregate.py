@@ -1,5 +1,6 @@
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,14 +52,29 @@ def test_a_single_agent_has_no_group_rows() -> None:
     }  # fmt: skip
 
 
-def test_a_team_is_summed_and_its_groups_averaged() -> None:
-    aggregator = Aggregator()
+@pytest.mark.parametrize(("scale", "game"), [("sum", 9.0), ("mean", 3.0)])
+def test_every_scale_has_a_name_of_its_own(scale: Any, game: float) -> None:
+    aggregator = Aggregator(game_return=scale)
     returns = {"speaker": np.array([1.0]), "listener": np.array([2.0, 6.0])}
     aggregator.add(Report(episodes=[Episode(0, 25, returns)]))
     row = aggregator.row(1, 1)
     assert row["rollout/ep_rew_mean"] == 9.0
-    assert row["rollout/speaker/ep_rew_mean"] == 1.0
-    assert row["rollout/listener/ep_rew_mean"] == 4.0
+    assert row["rollout/team_return"] == 9.0
+    assert row["rollout/agent_return"] == 3.0
+    assert row["rollout/game_return"] == game
+    assert row["rollout/speaker/agent_return"] == 1.0
+    assert row["rollout/listener/agent_return"] == 4.0
+
+
+def test_the_return_that_rules_is_that_of_those_who_learn() -> None:
+    aggregator = Aggregator(["learner"])
+    played = {"learner": np.array([2.0]), "rival": np.array([-2.0])}
+    aggregator.add(Report(episodes=[Episode(0, 9, {"players": np.array([-2.0, 2.0])}, played=played)]))
+    row = aggregator.row(1, 1)
+    assert row["rollout/ep_rew_mean"] == 2.0
+    assert row["rollout/team_return"] == 0.0
+    assert row["rollout/rival/agent_return"] == -2.0
+    assert aggregator.recent_return(1) == 2.0
 
 
 def test_episode_metrics_are_averaged_over_those_that_have_them() -> None:

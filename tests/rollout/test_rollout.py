@@ -51,7 +51,7 @@ def rollout_of(oracle: Oracle, needs: Needs) -> Rollout:
     [(name, group)] = env.groups.items()
     ring = MemoryRing(fragment_layout(group, needs, Silent(), COPIES, None), 2)  # type: ignore[arg-type]
     builder = TrajectoryBuilder(needs, np.arange(COPIES), SampleWriter(ring, 0))
-    return Rollout(env, [Seat(name, oracle, Noise(0, "n", np.arange(COPIES), 1), None, builder)], seed=1)
+    return Rollout(env, [Seat(name, name, oracle, Noise(0, "n", np.arange(COPIES), 1), None, builder)], seed=1)
 
 
 def test_the_next_decision_is_asked_for_at_the_end_of_a_step() -> None:

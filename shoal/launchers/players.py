@@ -1,0 +1,121 @@
+"""Seats for those who play: their columns and deal, and the minds of those who do not learn."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from shoal.api.policy import Policy
+from shoal.base.errors import InputError
+from shoal.base.seeding import Noise
+from shoal.base.table import import_target
+from shoal.base.tree import tree_map
+from shoal.envs import make_env
+from shoal.launchers.other_runs import load_from
+from shoal.launchers.program import PlayerPlan, Program
+from shoal.launchers.wiring import Streams
+from shoal.rollout.deal import Deal
+from shoal.rollout.evaluate import copies_for
+from shoal.rollout.players import FixedInference, PastInference, RandomPolicy, ScriptedPolicy
+from shoal.rollout.seat import Seat
+from shoal.rollout.trajectory import TrajectoryBuilder
+from shoal.streams.inference import InferenceClient, InlineInference
+from shoal.streams.parameter import ParameterReader
+from shoal.streams.primitives import Mailbox
+from shoal.workers.evaluator import Evaluator
+
+
+def make_seat(
+    plan: PlayerPlan, client: InferenceClient, policy: Policy, noise: Noise, builder: TrajectoryBuilder | None = None,
+    *, decisions: int = 0,
+) -> Seat:  # fmt: skip
+    """A player's seat, with the columns that its role names."""
+    state = tree_map(lambda t: t.numpy(), policy.initial_state(len(noise.lanes)))
+    columns = None if plan.whole_group else list(plan.role.columns)
+    return Seat(plan.name, plan.role.group, client, noise, state, builder, columns=columns, decisions=decisions)
+
+
+def make_deal(program: Program, copies: int, *, seed: int, first_slot: int) -> Deal | None:
+    """Where agents are dealt anew each episode."""
+    if program.experiment.deal == "fixed":
+        return None
+    cast: dict[str, list[str]] = {}
+    for plan in program.players.values():
+        cast.setdefault(plan.role.group, []).extend([plan.name] * plan.role.count)
+    return Deal(cast, copies, seed=seed, first_slot=first_slot)
+
+
+def make_player(
+    program: Program, plan: PlayerPlan, streams: Streams, start: int, lanes: int, *, explore: bool = True
+) -> tuple[Policy, InferenceClient, int]:
+    """Someone who does not learn: the policy, who asks it, and how much noise a decision uses."""
+    past = plan.role.config.past
+    if past is None:
+        policy = make_mind(plan)
+        return policy, FixedInference(policy, explore=explore), policy.noise_size
+    policy = program.policies[past.of].copy_policy()[0]
+    newest = partial(_newest_past, program, past.every, start)
+    client = PastInference(
+        policy, streams.mailbox(f"past/{plan.name}"), lanes, keep=past.keep, newest=newest, explore=explore
+    )
+    return policy, client, policy.noise_size + 1
+
+
+def _newest_past(program: Program, every: int, start: int, round_: int) -> int:
+    """The last kept version that round r may meet: that of the version which is due in it."""
+    return max(start, round_ - program.max_lag) // every
+
+
+def make_mind(plan: PlayerPlan) -> Policy:
+    """Who plays at random, by a function, or as a run left it."""
+    config = plan.role.config
+    if config.play == "random":
+        return RandomPolicy(plan.group)
+    if config.play is not None:
+        key = f"policies.{plan.name}.play"
+        script = import_target(config.play, key=key)
+        if not callable(script):
+            raise InputError(f"{key} = '{config.play}' is no function")
+        return ScriptedPolicy(script)
+    assert config.from_ is not None, "checked by PolicyConfig"
+    policy, group = load_from(config.from_, plan.name)
+    if (group.observation_space, group.action_space) != (plan.group.observation_space, plan.group.action_space):
+        raise InputError(f"policies.{plan.name}.from = '{config.from_}' was trained for other spaces")
+    return policy
+
+
+def make_evaluator(program: Program, mailboxes: dict[str, Mailbox], episodes: int) -> Evaluator:
+    """Worlds for so many episodes, and everyone at the table: learners greedy, in the newest version; the others as they are."""
+    env = make_env(program.experiment.env, copies_for(episodes))
+    seats, readers = [], []
+    for plan in program.players.values():
+        lanes = np.arange(env.num_envs * len(plan.role.columns))
+        of = plan.role.config.past.of if plan.role.config.past else plan.name
+        client: InferenceClient
+        if of in program.policies:  # earlier versions are stood in for by the present one
+            policy, flat = program.policies[of].copy_policy()
+            readers.append(ParameterReader(mailboxes[of], flat))
+            client = InlineInference(policy.eval(), readers[-1], explore=False)
+        else:
+            policy = make_mind(plan)
+            client = FixedInference(policy, explore=plan.role.config.play is not None)
+        noise = Noise(program.experiment.seed, f"evaluation of {plan.name}", lanes, policy.noise_size)
+        seats.append(make_seat(plan, client, policy, noise))
+
+    def deal(seed: int) -> Deal | None:
+        return make_deal(program, env.num_envs, seed=seed, first_slot=0)
+
+    return Evaluator(env, seats, readers, list(program.policies), deal)
+
+
+def make_random_evaluator(program: Program, episodes: int) -> Evaluator:
+    """The same worlds with everyone at random: what a return is worth is seen beside theirs."""
+    env = make_env(program.experiment.env, copies_for(episodes))
+    seats = []
+    for name, group in env.groups.items():
+        policy = RandomPolicy(group)
+        lanes = np.arange(env.num_envs * len(group.agents))
+        noise = Noise(program.experiment.seed, f"random play of {name}", lanes, policy.noise_size)
+        seats.append(Seat(name, name, FixedInference(policy, explore=True), noise, None))
+    return Evaluator(env, seats, judged=list(env.groups))

@@ -1,0 +1,160 @@
+"""Those who play and do not learn: at random, by a function of the user's, or as earlier versions of another policy."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box
+from torch import Tensor
+
+from shoal.api.env import AgentGroup
+from shoal.api.policy import Decision, Policy, Request
+from shoal.base.flat import Flat
+from shoal.base.tree import tree_map
+from shoal.models.heads import build_head
+from shoal.streams.inference import Answer, Ask, InferenceClient, decide
+from shoal.streams.primitives import Mailbox
+
+Script = Callable[[Any, np.ndarray | None, np.ndarray], np.ndarray]
+"""Observations `[B, ...]`, action mask `[B, choices]` or None, noise `[B, n]` in [0, 1) -> actions `[B, ...]`."""
+
+
+class RandomPolicy(Policy):
+    """Every allowed choice alike; forces evenly within their bounds."""
+
+    extras: dict[str, tuple[int, ...]] = {}
+
+    def __init__(self, group: AgentGroup) -> None:
+        super().__init__()
+        self._box = group.action_space if isinstance(group.action_space, Box) else None
+        self._head = None if self._box else build_head(group.action_space, 1)
+        self.noise_size = math.prod(self._box.shape) if self._box else self._head.noise_size if self._head else 0
+
+    def initial_state(self, batch: int) -> None:
+        return None
+
+    def act(self, request: Request, *, explore: bool) -> Decision:
+        if self._box is not None:
+            return Decision(self._within(self._box, request.noise), {}, None)
+        assert self._head is not None
+        even = torch.zeros(len(request.noise), self._head.linear.out_features)
+        return Decision(self._head.sample(even, request.noise, request.action_mask)[0], {}, None)
+
+    @staticmethod
+    def _within(box: Box, noise: Tensor) -> Tensor:
+        low, high = np.maximum(box.low, -1e3), np.minimum(box.high, 1e3)
+        forces = low.reshape(-1) + noise.numpy() * (high - low).reshape(-1)
+        return torch.from_numpy(forces.reshape(-1, *box.shape).astype(np.float32))
+
+
+class ScriptedPolicy(Policy):
+    """Plays what a function says."""
+
+    noise_size = 8
+    extras: dict[str, tuple[int, ...]] = {}
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self._script = script
+
+    def initial_state(self, batch: int) -> None:
+        return None
+
+    def act(self, request: Request, *, explore: bool) -> Decision:
+        mask = None if request.action_mask is None else request.action_mask.numpy()
+        action = self._script(tree_map(lambda t: t.numpy(), request.observation), mask, request.noise.numpy())
+        return Decision(torch.as_tensor(np.asarray(action)), {}, None)
+
+
+class FixedInference(InferenceClient):
+    """A policy that never changes."""
+
+    def __init__(self, policy: Policy, *, explore: bool) -> None:
+        self._policy, self._explore = policy.eval(), explore
+        self._answer: Answer | None = None
+
+    def pin(self, round_: int) -> bool:
+        return True
+
+    def ask(self, ask: Ask) -> None:
+        self._answer = decide(self._policy, ask, explore=self._explore, version=0)
+
+    def answer(self, timeout: float) -> Answer | None:
+        answer, self._answer = self._answer, None
+        return answer
+
+
+class PastInference(InferenceClient):
+    """Earlier versions of a policy. Each lane draws one at the start of its episode, by the last of its noise, and keeps it."""
+
+    def __init__(
+        self, policy: Policy, mailbox: Mailbox, lanes: int, *, keep: int, newest: Callable[[int], int], explore: bool
+    ) -> None:
+        self._policy, self._mailbox, self._keep, self._newest, self._explore = policy, mailbox, keep, newest, explore
+        self._minds: dict[int, Policy] = {}
+        self._chosen = np.full(lanes, -1)
+        self._available: list[int] = []
+        self._answer: Answer | None = None
+
+    def pin(self, round_: int) -> bool:
+        """`newest` says which of the kept ones is the last that a round may meet."""
+        newest = self._newest(round_)
+        if self._mailbox.latest() < newest:
+            return False
+        wanted = range(max(0, newest - self._keep + 1), newest + 1)
+        self._available = [number for number in wanted if number in self._minds or self._load(number)]
+        for number in set(self._minds) - set(self._available) - set(self._chosen.tolist()):
+            del self._minds[number]
+        return bool(self._available)
+
+    def _load(self, number: int) -> bool:
+        policy = copy.deepcopy(self._policy)
+        flat = Flat(policy, gradients=False)
+        if not self._mailbox.read(number, flat.block.numpy()):
+            return False
+        self._minds[number] = policy.eval()
+        return True
+
+    def ask(self, ask: Ask) -> None:
+        draw = (ask.noise[:, -1] * len(self._available)).astype(np.int64)
+        anew = ask.first | (self._chosen < 0)
+        self._chosen[anew] = np.array(self._available)[draw[anew]]
+        parts = []
+        for number in sorted(set(self._chosen.tolist())):
+            rows = np.nonzero(self._chosen == number)[0]
+            part = decide(self._minds[number], _rows(ask, rows), explore=self._explore, version=number)
+            parts.append((rows, part))
+        self._answer = _joined(parts, len(ask.first))
+
+    def answer(self, timeout: float) -> Answer | None:
+        answer, self._answer = self._answer, None
+        return answer
+
+
+def _rows(ask: Ask, rows: np.ndarray) -> Ask:
+    def cut(array: np.ndarray) -> np.ndarray:
+        return array[rows]
+
+    noise = ask.noise[rows, :-1]
+    return Ask(
+        tree_map(cut, ask.observation), cut(ask.first), noise, tree_map(cut, ask.state), tree_map(cut, ask.action_mask)
+    )
+
+
+def _joined(parts: list[tuple[np.ndarray, Answer]], lanes: int) -> Answer:
+    """Answers to some rows each as one answer in the order of lanes."""
+
+    def whole(example: np.ndarray) -> np.ndarray:
+        return np.zeros((lanes, *example.shape[1:]), example.dtype)
+
+    first = parts[0][1]
+    action, state = whole(first.action), tree_map(whole, first.state)
+    for rows, part in parts:
+        action[rows] = part.action
+        tree_map(lambda into, values, rows=rows: into.__setitem__(rows, values), state, part.state)
+    return Answer(action, {}, state, -1)
