@@ -18,6 +18,9 @@ ENVS = {
     "shoal/target": "shoal.envs.toys.worlds:Target",
     "shoal/masked": "shoal.envs.toys.worlds:Masked",
     "shoal/signal": "shoal.envs.toys.signal:Signal",
+    "shoal/two-step": "shoal.envs.native.two_step:TwoStep",
+    "shoal/multi-cartpole": "shoal.envs.native.multi_cartpole:MultiCartPole",
+    "shoal/foraging": "shoal.envs.native.foraging:Foraging",
 }
 """Shoal's own worlds: id -> `module:Class`, imported only when chosen."""
 
