@@ -32,5 +32,5 @@ bench: setup ## Side by side with stable-baselines3, in its own environment
 	$(BIN)/python benchmarks/cartpole_ppo.py
 
 docs: ## Build the documentation site into site/
-	@EXTRAS=dev,box2d,docs tools/setup.sh
+	@EXTRAS=dev,box2d,mpe,docs tools/setup.sh
 	$(BIN)/mkdocs build --strict

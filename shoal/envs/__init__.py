@@ -21,6 +21,18 @@ ENVS = {
     "shoal/two-step": "shoal.envs.native.two_step:TwoStep",
     "shoal/multi-cartpole": "shoal.envs.native.multi_cartpole:MultiCartPole",
     "shoal/foraging": "shoal.envs.native.foraging:Foraging",
+    "shoal/simple": "shoal.envs.mpe.spread:Simple.batch",
+    "shoal/spread": "shoal.envs.mpe.spread:Spread.batch",
+    "shoal/speaker-listener": "shoal.envs.mpe.talk:SpeakerListener.batch",
+    "shoal/reference": "shoal.envs.mpe.talk:Reference.batch",
+    "shoal/crypto": "shoal.envs.mpe.talk:Crypto.batch",
+    "shoal/tag": "shoal.envs.mpe.chase:Tag.batch",
+    "shoal/world-comm": "shoal.envs.mpe.chase:WorldComm.batch",
+    "shoal/adversary": "shoal.envs.mpe.rivals:Adversary.batch",
+    "shoal/push": "shoal.envs.mpe.rivals:Push.batch",
+    "shoal/formation": "shoal.envs.mpe.formation:Formation.batch",
+    "shoal/line": "shoal.envs.mpe.formation:Line.batch",
+    "shoal/treasure": "shoal.envs.mpe.treasure:Treasure.batch",
 }
 """Shoal's own worlds: id -> `module:Class`, imported only when chosen."""
 
