@@ -28,7 +28,9 @@ format: setup ## Let ruff format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## Side by side with stable-baselines3, in its own environment
+bench: setup ## Overhead per step, rings of Envs, and PPO side by side with stable-baselines3
+	$(BIN)/python benchmarks/local_overhead.py
+	$(BIN)/python benchmarks/env_ring.py
 	$(BIN)/python benchmarks/cartpole_ppo.py
 
 docs: ## Build the documentation site into site/

@@ -47,6 +47,7 @@ def slope(points: list[tuple[float, int]], skip: float = 0.2) -> float:
     return (warm[-1][1] - warm[0][1]) / (warm[-1][0] - warm[0][0])
 
 
-def median(values: list[float]) -> str:
+def median(values: list[float], digits: int = 1) -> str:
     """`median (lowest to highest)`."""
-    return f"{statistics.median(values):,.1f} ({min(values):,.1f} to {max(values):,.1f})"
+    middle, low, high = (f"{value:,.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
+    return f"{middle} ({low} to {high})"
