@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
@@ -34,6 +35,7 @@ POLL = 0.1
 QUIET = 0.1
 """Seconds between two reports that hold nothing but numbers."""
 
+PR_SET_PDEATHSIG = 1
 GRACE = 10
 """Seconds a host lives on after SIGTERM, so that the launcher can save and end the run first."""
 
@@ -63,6 +65,7 @@ def serve(order: HostOrder, connection: Connection) -> None:
     _die_with(order.launcher)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the launcher decides what it means
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))  # so may this; but who sends it to us alone means us
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     torch.set_num_threads(1)
     control = ControlEnd(connection)
     with log_to(Path(order.logs), order.host.name):
@@ -139,7 +142,11 @@ class Outbox:
 
 
 def _die_with(launcher: int) -> None:
-    """End with the launcher, however it ends. It is no parent of ours, the fork server is: so a thread waits for its death."""
+    """End with the launcher, however it ends. It is no parent of ours, the fork server is: so a thread waits for its death.
+
+    End with the fork server too: without it the launcher takes us for dead, and starts another in our place.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     handle = os.pidfd_open(launcher)
 
     def watch() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -83,6 +84,7 @@ class Supervisor:
 
     def _spawn(self, host: Host, number: int, life: Life) -> tuple[BaseProcess, ControlEnd]:
         processes = context()
+        _start_fork_server()
         here, there = processes.Pipe()
         process = processes.Process(
             target=self._serve, args=(self._order(host, number, life), there), name=host.name, daemon=True
@@ -166,6 +168,16 @@ class Supervisor:
         for link in self.links:
             self.bury(link, max(0.0, deadline - time.monotonic()))
         self.links = []
+
+
+def _start_fork_server() -> None:
+    """Deaf to SIGTERM, which may reach all processes of a run: the launcher decides what it means, and needs its hosts for it."""
+    resource_tracker.ensure_running()  # first: it unblocks what is blocked here
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
