@@ -50,6 +50,8 @@ class LocalLauncher:
     def __init__(self, program: Program, start: Checkpoint | None, folder: RunFolder) -> None:
         self._program, self._folder = program, folder
         parse_faults(os.environ.get(VARIABLE, ""))
+        if start is not None:
+            _load(program, start)
         hosts = hosts_of(program)
         wiring = plan_wiring(program, hosts)
         self._streams = SharedStreams(wiring, hosts)
@@ -64,17 +66,15 @@ class LocalLauncher:
         self._inbox: deque[Report] = deque()
         self._states: dict[str, bytes] = {}
         self._checkpoint = start.version if start and not program.hogwild else -1
-        if start is not None:
-            for (
-                policy,
-                plan,
-            ) in program.policies.items():  # trainers load it themselves; what does not fit shows here, in time
-                load_policy(plan.algorithm, start.tensors, policy)
         self._fill_shared(start)
         self._supervisor = Supervisor(serve, self._order, folder.logs)
         life = replace(first_life(program, start), start=None)  # they read it themselves
-        for number, host in enumerate(hosts):
-            self._supervisor.start(host, number, life)
+        try:
+            for number, host in enumerate(hosts):
+                self._supervisor.start(host, number, life)
+        except BaseException:
+            self.close()
+            raise
 
     def _fill_shared(self, start: Checkpoint | None) -> None:
         """Hogwild replicas find their parameters in shared memory, and leave them there when they die."""
@@ -242,3 +242,9 @@ class LocalLauncher:
         self._supervisor.close()
         self._streams.close()
         self._pulses.close()
+
+
+def _load(program: Program, start: Checkpoint) -> None:
+    """Trainers load the checkpoint themselves; but one that does not fit must show before anything is written or started."""
+    for policy, plan in program.policies.items():
+        load_policy(plan.algorithm, start.tensors, policy)
