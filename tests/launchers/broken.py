@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
 from pathlib import Path
@@ -82,13 +81,23 @@ def hanging() -> Hanging:
     return Hanging(range(0))
 
 
-def raising_once(mark: str) -> Flawed:
+class RaisingOnce(Flawed):
     """Fails in its first life, of which a file tells the next."""
-    if Path(mark).exists():
-        return Flawed(range(0))
-    if multiprocessing.parent_process() is not None:
-        Path(mark).touch()
-    return Raising(range(0))
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__(range(0))
+        self._mark = mark
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self._time == 50 and not self._mark.exists():
+            self._mark.touch()
+            raise ZeroDivisionError("after 50 steps")
+        return super().step(action)
+
+
+def raising_once(mark: str) -> RaisingOnce:
+    """Fails once in a run."""
+    return RaisingOnce(Path(mark))
 
 
 class Slow(Flawed):

@@ -99,8 +99,10 @@ class Run:
         self.go_on()
 
 
-def train(tree: Experiment, root: Path, script: Callable[[Run], None], on: str = "local") -> tuple[Outcome, Run]:
-    """Train while `script` runs beside it; when that is through, the run is told to stop."""
+def train(
+    tree: Experiment, root: Path, script: Callable[[Run], None], on: str = "local", *, stop: bool = True
+) -> tuple[Outcome, Run]:
+    """Train while `script` runs beside it; when that is through, or if it fails, the run is told to stop."""
     run, failures = Run(root), []
 
     def act() -> None:
@@ -108,7 +110,7 @@ def train(tree: Experiment, root: Path, script: Callable[[Run], None], on: str =
             script(run)
         except BaseException as error:
             failures.append(error)
-        finally:
+        if stop or failures:
             with contextlib.suppress(AssertionError):
                 run.ask("stop")
 
