@@ -136,7 +136,10 @@ def test_the_bottleneck_is_named(tmp_path: Path, name: str, on: str) -> None:
     placement = {"actors": 1, "max_lag": 1, "inference": "worker" if worker else "inline"} if on == "local" else {}
 
     def script(run: Run) -> None:
-        run.until(lambda now: now["elapsed"] > 2.5, "seconds")
+        run.go_on(1)  # what came before was starting
+        began = run.status()["elapsed"]
+        run.until(lambda now: now["elapsed"] > began + 2, "seconds")
+        run.go_on(1)  # a trainer says where its time went with its next update
 
     outcome, _ = train(experiment(placement=placement, **BOUND[name]), tmp_path, script, on=on)
     said = [text for _, text in notes(outcome.folder) if text.startswith("bottleneck: ")]
