@@ -76,10 +76,13 @@ class TrainerWorker(Worker):
         self._bad = 0
 
     def start(self) -> None:
-        """Publish the version that training starts from, unless it is there already."""
+        """Publish the version that training starts from. If a life before did, and died: go on from what others act with."""
+        block = self.algorithm.flat.block.numpy()
+        if self.version == self._mailbox.latest() and self._replica.in_step:
+            self._mailbox.read(self.version, block)
+        elif self._replica.rank == 0 and self.version > self._mailbox.latest():
+            self._mailbox.publish(self.version, block)
         self._keep(self.version)
-        if self._replica.rank == 0 and self.version > self._mailbox.latest():
-            self._mailbox.publish(self.version, self.algorithm.flat.block.numpy())
 
     @property
     def _oldest(self) -> int:

@@ -103,3 +103,21 @@ def test_bad_numbers_never_reach_the_algorithm() -> None:
     send(writers[0], float("nan"))
     assert trainer.poll(0.0).metrics["train/dropped_not_finite"].value == 4
     assert algorithm.seen == []
+
+
+def test_a_life_that_died_after_it_published_is_gone_on_with() -> None:
+    """Its successor comes from an older checkpoint, but others act with that version already."""
+    first, _, writers, mailbox = build()
+    send(writers[0], 1.0)
+    assert first.poll(0.0).version == 1
+    algorithm = Adding()
+    algorithm.flat.parameters.fill_(-7.0)
+    second = TrainerWorker("trainer", algorithm, SoloLearner(), SampleReader([]), mailbox)
+    second.version = 1
+    second.start()
+    assert torch.equal(algorithm.flat.parameters, first.algorithm.flat.parameters)
+    algorithm.flat.parameters.fill_(-7.0)
+    second.version = 2
+    second.start()
+    assert mailbox.latest() == 2
+    assert (algorithm.flat.parameters == -7.0).all()
