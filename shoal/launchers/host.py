@@ -35,6 +35,8 @@ POLL = 0.1
 QUIET = 0.1
 """Seconds between two reports that hold nothing but numbers."""
 
+STARTING = 60.0
+"""Seconds that worlds may take to be made and reset, on top of `env.timeout`."""
 PR_SET_PDEATHSIG = 1
 GRACE = 10
 """Seconds a host lives on after SIGTERM, so that the launcher can save and end the run first."""
@@ -85,9 +87,13 @@ def _build(order: HostOrder, streams: AttachedStreams) -> list[Worker]:
     if order.checkpoint >= 0 and order.host.has("trainer"):
         life.start = CheckpointStore(Path(order.checkpoints)).load(order.checkpoint)
     pulse = PulseBoard.attach(order.pulses).place(order.number)
+    if order.host.has("actor"):
+        pulse.begin(STARTING)
     program = expand(Experiment.parse(order.settings))
     builder = Builder(program, streams, life, pulse, parse_faults(order.faults), supervised=True)
-    return [builder.build(job) for job in order.host.jobs]
+    workers = [builder.build(job) for job in order.host.jobs]
+    pulse.rest()
+    return workers
 
 
 def _serve(workers: list[Worker], control: ControlEnd, waiter: Waiter) -> None:

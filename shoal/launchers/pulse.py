@@ -53,6 +53,9 @@ class _Place(Pulse):
     def __init__(self, words: memoryview, number: int) -> None:
         self._words, self._number = words, number
 
+    def begin(self, seconds: float) -> None:
+        self._words[self._number] = time.monotonic_ns() + int(seconds * 1e9)
+
     def beat(self) -> None:
         self._words[self._number] = time.monotonic_ns()
 

@@ -20,6 +20,10 @@ _STATES = {"slot": "waited_slot", "answer": "waited_input", "world": "worked"}
 class Pulse:
     """Who is told that an actor is at its worlds, and that it is not: a supervisor sees from outside if it hangs there."""
 
+    def begin(self, seconds: float) -> None:
+        """The worlds are being made, which may take so long besides."""
+        return
+
     def beat(self) -> None:
         """The worlds are stepped now."""
         return
