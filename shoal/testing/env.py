@@ -22,7 +22,9 @@ RECORDED: tuple[Callable[[Recording], str], ...] = (
     env_arrays.observations_lie_in_their_spaces,
     env_arrays.rewards_are_finite,
     env_arrays.action_masks_are_bool_and_leave_a_choice,
+    env_arrays.the_state_comes_always_or_never,
     env_time.an_end_shows_the_last_observation,
+    env_time.an_agent_ends_once,
     env_time.episodes_record_the_rewards_that_were_seen,
     env_time.idle_calls_are_no_steps,
 )

@@ -10,6 +10,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from shoal.api.env import AgentGroup, Array, Tree
+from shoal.base.tree import tree_leaves
 from shoal.testing.check import Broken, expect
 from shoal.testing.recording import Recording
 
@@ -115,6 +116,18 @@ def action_masks_are_bool_and_leave_a_choice(recording: Recording) -> str:
                 (part.any(axis=-1) | ~turn.acting).all(),
                 f"the action_mask of {where} forbids everything: allow one choice",
             )
+    return ""
+
+
+def the_state_comes_always_or_never(recording: Recording) -> str:
+    """The global state, where there is one, has a row for every copy and one shape."""
+    first = dict(tree_leaves(recording.steps[0].state))
+    for time, step in enumerate(recording.steps):
+        leaves = dict(tree_leaves(step.state))
+        expect(leaves.keys() == first.keys(), f"after {time} steps: give `state` with every Step or with none")
+        for path, leaf in leaves.items():
+            shape = (recording.num_envs, *first[path].shape[1:])
+            _expect_array(leaf, shape, first[path].dtype, f"state {path} after {time} steps".replace("  ", " "))
     return ""
 
 

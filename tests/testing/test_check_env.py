@@ -66,6 +66,7 @@ ENDS = "an end shows the last observation"
 BOOKS = "episodes record the rewards that were seen"
 IDLE = "idle calls are no steps"
 GROUPS = "every answer speaks of all groups and copies"
+STATE = "the state comes always or never"
 
 SPOILT = {
     "observation of doubles": (on_turn(observation=lambda t: t.observation.astype(np.float64)), SHAPES),
@@ -91,6 +92,8 @@ SPOILT = {
     "episodes too long": (on_episodes(lambda episode: replace(episode, length=episode.length + 1)), BOOKS),
     "returns discounted": (on_episodes(lambda e: replace(e, returns={"agent": e.returns["agent"] * 0.9})), BOOKS),
     "steps not counted": (on_step(advanced=lambda step: 0), IDLE),
+    "state now and then": (on_step(state=lambda step: np.zeros((3, 1)) if step.episodes else None), STATE),
+    "state of another size": (on_step(state=lambda step: np.zeros((3, 1 + len(step.episodes)))), STATE),
     "a group too many": (on_step(turns=lambda step: {**step.turns, "ghost": step.turns["agent"]}), GROUPS),
     "a part of the rows": (on_step(rows=lambda step: np.array([0, 0])), GROUPS),
 }  # fmt: skip
@@ -125,6 +128,32 @@ def test_a_sound_world_behind_the_same_wrapper_passes() -> None:
 )
 def test_idle_calls_that_count_are_found(spoil: Callable[[Step], Step], broken: str) -> None:
     assert broken in failures(check_env(lambda copies: Spoilt(Cut(copies, autoreset="next"), spoil), steps=20))
+
+
+class Haunted(Cut):
+    """Says once more, in the idle call, who ended before it."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__(num_envs, autoreset="next")
+        self._ended = np.zeros((num_envs, 1), bool)
+
+    def recv(self, timeout: float) -> Step:
+        step = super().recv(timeout)
+        turn = step.turns["agent"]
+        self._ended, turn.truncated = turn.truncated.copy(), turn.truncated | self._ended
+        return step
+
+
+def test_an_end_that_is_flagged_twice_is_found() -> None:
+    found = failures(check_env(lambda copies: Haunted(copies), steps=20))
+    assert "'agent' of copy 0 ends once more" in found["an agent ends once"]
+
+
+def test_an_episode_that_ends_while_somebody_plays_is_found() -> None:
+    early = Episode(0, 1, {"agent": np.ones(1)})
+    spoil = on_step(episodes=lambda step: step.episodes or [early])
+    found = failures(check_env(lambda copies: Spoilt(Cut(copies), spoil), steps=20))
+    assert "`episodes` speaks of [0]" in found[BOOKS]
 
 
 def test_an_action_space_that_does_not_count_from_zero_is_found() -> None:
