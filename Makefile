@@ -34,5 +34,5 @@ bench: setup ## Overhead per step, rings of Envs, and PPO side by side with stab
 	$(BIN)/python benchmarks/cartpole_ppo.py
 
 docs: ## Build the documentation site into site/
-	@EXTRAS=dev,box2d,mpe,docs tools/setup.sh
+	@EXTRAS=dev,box2d,mpe,classic,butterfly,sisl,docs tools/setup.sh
 	$(BIN)/mkdocs build --strict

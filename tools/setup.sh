@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Makes .venv with the pinned dependencies. Does nothing when what it would install has not changed.
-# EXTRAS chooses optional parts (default: dev,box2d,mpe); TORCH_BACKEND=cpu asks uv for a CPU build of torch.
+# EXTRAS chooses optional parts (default: what the tests need); TORCH_BACKEND=cpu asks uv for a CPU build of torch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-EXTRAS=${EXTRAS:-dev,box2d,mpe}
+EXTRAS=${EXTRAS:-dev,box2d,mpe,classic,butterfly,sisl}
 stamp=.venv/.shoal-$(cat pyproject.toml constraints.txt <(echo "$EXTRAS") | sha256sum | cut -c1-16)
 [ -e "$stamp" ] && exit 0
 

@@ -1,7 +1,8 @@
 """From the `env` settings to an Env. Every mistake in them becomes one line that names key, value and remedy.
 
-An id names a gymnasium world (`CartPole-v1`, `module:Id-v0`), one of Shoal's own (`shoal/chain`), or the user's factory
-(`module:factory`, `file.py:factory`). Worlds come in two forms: `loop` (single environments) and `native` (a batch).
+An id names a gymnasium world (`CartPole-v1`, `module:Id-v0`), a PettingZoo game (`classic/tictactoe_v3`), one of Shoal's own
+(`shoal/chain`), or the user's factory (`module:factory`, `file.py:factory`). Worlds come in two forms: `loop` (single
+environments) and `native` (a batch).
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from shoal.api.experiment import EnvConfig
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.table import did_you_mean, import_target
 from shoal.envs import ENVS
+from shoal.envs.pettingzoo_games import find_game, is_game, is_game_id
 
 Form = Literal["loop", "native"]
-Single = gymnasium.Env[Any, Any]
+Single = Any
+"""A gymnasium.Env, or a game of PettingZoo."""
 _VERSIONED = re.compile(r"-v\d+$")
 
 
@@ -31,10 +34,8 @@ def build_env(config: EnvConfig, num_envs: int, *, first_slot: int, render: bool
     """See `shoal.envs.make_env`."""
     form = _choose_form(config)
     if form == "loop":
-        from shoal.envs.gymnasium_loop import GymnasiumLoop
-
         make_one = _single_maker(config, render)
-        return GymnasiumLoop([make_one() for _ in range(num_envs)], config.id, first_slot=first_slot)
+        return _loop([make_one() for _ in range(num_envs)], config.id, first_slot)
     if _is_registered(config.id):
         return _adapt(_make_vector(config, num_envs, render), config, first_slot)
     return _adapt(_call_batched(config, num_envs, first_slot), config, first_slot)
@@ -71,7 +72,9 @@ def _choose_form(config: EnvConfig) -> Form:
 
 def _is_registered(env_id: str) -> bool:
     """Whether gymnasium's registry is the place to look: `module:Id-v0` is a registered name."""
-    return not env_id.startswith("shoal/") and (":" not in env_id or bool(_VERSIONED.search(env_id)))
+    if env_id.startswith("shoal/") or is_game_id(env_id):
+        return False
+    return ":" not in env_id or bool(_VERSIONED.search(env_id))
 
 
 def _spec(config: EnvConfig) -> EnvSpec:
@@ -89,6 +92,9 @@ def _spec(config: EnvConfig) -> EnvSpec:
 
 def _factory(config: EnvConfig) -> Callable[..., Any]:
     target = config.id
+    if is_game_id(target):
+        with _explained(config, "env.id"):
+            return find_game(target)
     if target.startswith("shoal/"):
         if target not in ENVS:
             raise InputError(f"env.id = '{target}' is not a world of Shoal's; {did_you_mean(target, ENVS)}")
@@ -127,7 +133,7 @@ def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
     def make_one() -> Single:
         with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
             env = creator(**kwargs) if spec is None else gymnasium.make(spec, disable_env_checker=True, **kwargs)
-        if not isinstance(env, gymnasium.Env):
+        if not (isinstance(env, gymnasium.Env) or is_game(env)):
             raise InputError(_wrong_product(config, env))
         for target, wrapper in zip(config.wrappers, wrappers, strict=True):
             with _explained(config, "env.wrappers", target):
@@ -135,6 +141,16 @@ def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
         return env
 
     return make_one
+
+
+def _loop(copies: list[Single], name: str, first_slot: int) -> Env:
+    if is_game(copies[0]):
+        from shoal.envs.pettingzoo_loop import PettingZooLoop
+
+        return PettingZooLoop(copies, name, first_slot=first_slot)
+    from shoal.envs.gymnasium_loop import GymnasiumLoop
+
+    return GymnasiumLoop(copies, name, first_slot=first_slot)
 
 
 def _creator(config: EnvConfig, entry: str | Callable[..., Any] | None) -> Callable[..., Any]:
@@ -213,6 +229,6 @@ def _wrong_product(config: EnvConfig, product: Any) -> str:
     advice = (
         "a factory of an Env must have a parameter num_envs"
         if isinstance(product, Env)
-        else "return a gymnasium.Env, or take num_envs and return a shoal.api.env.Env"
+        else "return a gymnasium.Env or a PettingZoo game, or take num_envs and return a shoal.api.env.Env"
     )
     return f"env.id = '{config.id}' made a {type(product).__name__}: {advice}"

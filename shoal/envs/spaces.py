@@ -83,9 +83,9 @@ def flat_mask(mask: Any, choices: int) -> Array:
     else:
         flat = np.ravel(mask)
     if choices == 0:
-        raise ValueError("info['action_mask'] is given, but only Discrete and MultiDiscrete actions can be masked")
+        raise ValueError("action_mask is given, but only Discrete and MultiDiscrete actions can be masked")
     if flat.shape != (choices,):
-        raise ValueError(f"info['action_mask'] has {flat.size} entries where the action space has {choices} choices")
+        raise ValueError(f"action_mask has {flat.size} entries where the action space has {choices} choices")
     return flat.astype(bool)
 
 

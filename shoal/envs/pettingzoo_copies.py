@@ -1,0 +1,160 @@
+"""One copy of a PettingZoo game, in either of its two forms, told as Scenes: what came of the last actions, and who acts now.
+
+Actions by agent go in. Game-independent: who lives, who ended and why, who was born, is worked out here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from pettingzoo import AECEnv, ParallelEnv
+
+from shoal.api.env import Array, Tree
+from shoal.base.tree import tree_map
+
+Agent = Any
+"""PettingZoo's name of an agent: mostly a word."""
+
+
+class End(NamedTuple):
+    """How an agent's part in the episode ended."""
+
+    terminated: bool
+    truncated: bool
+    observation: Tree | None
+    """What it saw last; None: the game does not say."""
+    info: dict[str, Any]
+
+
+@dataclass
+class Scene:
+    """What `reset` or the last actions led to."""
+
+    acting: list[Agent]
+    """Who must act now; nobody: the episode is over."""
+    seen: dict[Agent, Tree]
+    """New observations, of those who act at least."""
+    infos: Mapping[Agent, dict[str, Any]]
+    rewards: Mapping[Agent, float] = field(default_factory=dict)
+    ends: dict[Agent, End] = field(default_factory=dict)
+    """Agents that ended in this very step."""
+
+
+class Copy(ABC):
+    """One game that is being played."""
+
+    env: Any
+
+    def __init__(self) -> None:
+        self._live: list[Agent] = []
+
+    @abstractmethod
+    def reset(self, seed: int) -> Scene:
+        """Begin an episode."""
+
+    @abstractmethod
+    def step(self, action_of: Callable[[Agent], Any]) -> Scene:
+        """Go on; `action_of` gives the action of whoever is asked."""
+
+    def state(self) -> Array | None:
+        """The game's global state; None: it has none."""
+        if not callable(getattr(self.env.unwrapped, "state", None)):  # a game may use the word for something else
+            return None
+        try:
+            return np.asarray(self.env.state())
+        except NotImplementedError:
+            return None
+
+
+class ParallelCopy(Copy):
+    """A ParallelEnv: all living agents act at once."""
+
+    def __init__(self, env: ParallelEnv) -> None:
+        super().__init__()
+        self.env = env
+
+    def reset(self, seed: int) -> Scene:
+        seen, infos = self.env.reset(seed=seed)
+        self._live = list(self.env.agents)
+        return Scene(self._live, {agent: _given(seen, agent) for agent in self._live}, infos)
+
+    def step(self, action_of: Callable[[Agent], Any]) -> Scene:
+        actions = {agent: action_of(agent) for agent in self._live}
+        seen, rewards, terminated, truncated, infos = self.env.step(actions)
+        agents, ends = self.env.agents, {}
+        for agent in self._live:
+            if terminated.get(agent) or truncated.get(agent):
+                flags = bool(terminated.get(agent)), bool(truncated.get(agent))
+                ends[agent] = End(*flags, seen.get(agent), infos.get(agent) or {})
+            elif agent not in agents:
+                raise _lost(agent)
+        self._live = [a for a in agents if not (terminated.get(a) or truncated.get(a))]
+        return Scene(self._live, {agent: _given(seen, agent) for agent in self._live}, infos, rewards, ends)
+
+
+class AECCopy(Copy):
+    """An AECEnv: one agent acts at a time. The steps that PettingZoo asks of dead agents are made in here.
+
+    Attributes are read once: each look goes through all the wrappers of a game.
+    """
+
+    def __init__(self, env: AECEnv) -> None:
+        super().__init__()
+        self.env = env
+        self._turn: Agent = None
+
+    def reset(self, seed: int) -> Scene:
+        self.env.reset(seed=seed)
+        self._live = list(self.env.agents)
+        # A game may hand out one array again and again, so all but the last look are copied.
+        return self._scene({agent: _copy(self.env.observe(agent)) for agent in self._live}, {}, {})
+
+    def step(self, action_of: Callable[[Agent], Any]) -> Scene:
+        env = self.env
+        env.step(action_of(self._turn))
+        rewards = dict(env.rewards)  # before dead steps, which clear them
+        ends = self._ends()
+        while (left := len(env.agents)) and env.agent_selection not in self._live:
+            env.step(None)
+            if len(env.agents) == left:
+                raise ValueError("step(None) left the dead agent in `agents`: call self._was_dead_step in step")
+            ends |= self._ends()
+        return self._scene({}, rewards, ends)
+
+    def _scene(self, seen: dict[Agent, Tree], rewards: dict[Agent, float], ends: dict[Agent, End]) -> Scene:
+        if not self._live:
+            return Scene([], {}, {}, rewards, ends)
+        self._turn = agent = self.env.agent_selection
+        seen[agent] = self.env.observe(agent)
+        return Scene([agent], seen, self.env.infos, rewards, ends)
+
+    def _ends(self) -> dict[Agent, End]:
+        """Who of the living is marked as dead now. Sets who lives on."""
+        env, ends = self.env, {}
+        agents, terminated, truncated = env.agents, env.terminations, env.truncations
+        for agent in self._live:
+            if terminated.get(agent) or truncated.get(agent):
+                flags = bool(terminated[agent]), bool(truncated[agent])
+                ends[agent] = End(*flags, _copy(env.observe(agent)), env.infos.get(agent) or {})
+            elif agent not in agents:
+                raise _lost(agent)
+        self._live = [agent for agent in agents if not (terminated.get(agent) or truncated.get(agent))]
+        return ends
+
+
+def _lost(agent: Agent) -> ValueError:
+    return ValueError(f"agent '{agent}' left `agents` and was neither terminated nor truncated")
+
+
+def _given(seen: Mapping[Agent, Tree], agent: Agent) -> Tree:
+    if agent not in seen:
+        raise ValueError(f"agent '{agent}' is in `agents` and has no observation")
+    return seen[agent]
+
+
+def _copy(observation: Tree) -> Tree:
+    return tree_map(np.array, observation)

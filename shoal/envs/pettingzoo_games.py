@@ -1,0 +1,125 @@
+"""The games of PettingZoo and MPE2 by their ids: `mpe2/simple_spread_v3`, `classic/tictactoe_v3`, `pettingzoo/sisl/pursuit_v5`.
+
+A game comes as the function that builds one copy: parallel where the game offers it, else turn by turn (AEC). Nothing of
+PettingZoo is imported before such an id is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pkgutil
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from shoal.base.errors import InputError
+from shoal.base.table import did_you_mean
+
+
+class Family(NamedTuple):
+    """Games that live in one package."""
+
+    package: str
+    extra: str
+    """What to install them with: `pip install "shoal[extra]"`."""
+
+
+FAMILIES = {
+    "mpe2": Family("mpe2", "mpe"),
+    "classic": Family("pettingzoo.classic", "classic"),
+    "butterfly": Family("pettingzoo.butterfly", "butterfly"),
+    "sisl": Family("pettingzoo.sisl", "sisl"),
+}
+FORGOTTEN = {"butterfly/knights_archers_zombies_v11": "zombie_spawn_interval"}
+"""Counters that a game's own reset leaves running, so that an episode would depend on the one before."""
+_GAME = re.compile(r"\w+_v\d+$")
+
+
+def is_game_id(env_id: str) -> bool:
+    """Whether PettingZoo is the place to look: its versions are written `_v3`, those of gymnasium `-v3`."""
+    if ":" in env_id:
+        return False
+    return env_id.partition("/")[0] in {*FAMILIES, "pettingzoo"} or _GAME.search(env_id) is not None
+
+
+def is_game(product: object) -> bool:
+    """Whether this is a ParallelEnv or an AECEnv. There can be none before PettingZoo was imported."""
+    zoo = sys.modules.get("pettingzoo")
+    return zoo is not None and isinstance(product, zoo.ParallelEnv | zoo.AECEnv)
+
+
+def find_game(env_id: str) -> Callable[..., Any]:
+    """The function that builds one copy of the game."""
+    family, _, game = env_id.removeprefix("pettingzoo/").partition("/")
+    if family not in FAMILIES:
+        known = [name for each in FAMILIES for name in _games_of(each)]
+        raise InputError(f"env.id = '{env_id}' is not known to PettingZoo; {_advice(env_id, known)}")
+    package, extra = FAMILIES[family]
+    if not _is_there(package):
+        raise _missing(env_id, extra)
+    if f"{family}/{game}" not in (known := _games_of(family)):
+        raise InputError(f"env.id = '{env_id}' is not a game of {package}; {did_you_mean(f'{family}/{game}', known)}")
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # without a screen, pictures are drawn in memory
+    try:
+        with warnings.catch_warnings():
+            # PettingZoo prefers its registry; MPE2 has none, and both have these modules.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            module = importlib.import_module(f"{package}.{game}")
+    except ModuleNotFoundError as error:
+        raise _missing(env_id, extra) from error
+    build = getattr(module, "parallel_env", None) or module.env
+    return _builder(build, module.raw_env, FORGOTTEN.get(f"{family}/{game}"))
+
+
+def _games_of(family: str) -> list[str]:
+    """Ids, as far as the package is installed."""
+    package = FAMILIES[family].package
+    if not _is_there(package):
+        return []
+    names = (module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__))
+    return [f"{family}/{name}" for name in names if _GAME.fullmatch(name)]
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # not even the package around it
+        return False
+
+
+def _advice(env_id: str, known: list[str]) -> str:
+    if known:
+        return did_you_mean(env_id, known)
+    return 'install its games, as in pip install "shoal[mpe]"'
+
+
+def _missing(env_id: str, extra: str) -> InputError:
+    return InputError(f"env.id = '{env_id}' needs a package that is not installed: pip install \"shoal[{extra}]\"")
+
+
+def _builder(build: Callable[..., Any], game: Any, counter: str | None) -> Callable[..., Any]:
+    """Builds a copy whose resets are whole; carries what the game says of itself: whether it draws."""
+
+    def make(**kwargs: Any) -> Any:
+        env = build(**kwargs)
+        if counter is not None:
+            _reset_also(env.unwrapped, counter)
+        return env
+
+    make.metadata = getattr(game, "metadata", {})  # type: ignore[attr-defined]
+    return make
+
+
+def _reset_also(game: Any, counter: str) -> None:
+    reset = game.reset
+
+    def reset_all(*args: Any, **kwargs: Any) -> Any:
+        getattr(game, counter).reset()
+        return reset(*args, **kwargs)
+
+    game.reset = reset_all

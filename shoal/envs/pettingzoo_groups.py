@@ -1,0 +1,171 @@
+"""Agents of a PettingZoo game laid out in groups: who plays beside whom, under which name, in which arrays.
+
+Agents with equal spaces form a group. An `action_mask` inside the observation is taken out of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Dict
+
+from shoal.api.env import AgentGroup, Array, Tree, Turn
+from shoal.base.errors import InputError
+from shoal.base.tree import tree_leaves, tree_map
+from shoal.envs.pettingzoo_copies import Agent
+from shoal.envs.spaces import Columns, action_decoder, action_space, count_choices, flat_mask, observation_space
+
+MASK, OBSERVATION = "action_mask", "observation"
+
+
+class Table:
+    """The arrays of one group, `[rows, agents, ...]`, allocated once and written in place."""
+
+    def __init__(self, agents: list[Agent], seen: Space[Any], acts: Space[Any], rows: int, name: str) -> None:
+        self.agents, self.choices = agents, count_choices(acts)
+        self._masked = self._bare = False
+        if self.choices and isinstance(seen, Dict) and MASK in seen.spaces:
+            self._masked = True
+            seen, self._bare = _without_mask(seen)
+        space = observation_space(seen, name)
+        self.group = AgentGroup(tuple(map(str, agents)), space, action_space(acts, name))
+        self._decode = action_decoder(acts)
+        self.actions: Any = None
+
+        self.shape = shape = rows, len(agents)
+        self._columns, self._final_columns = Columns(space, rows * len(agents)), Columns(space, rows * len(agents))
+        self.observation, self._final = (self._by_row(each) for each in (self._columns, self._final_columns))
+        self.reward, self.returns = np.zeros(shape, np.float32), np.zeros(shape)
+        self.terminated, self.truncated, self.acting = (np.zeros(shape, bool) for _ in range(3))
+        self._mask: Array | None = None
+        self._ended = False
+
+    def open(self, masked: bool) -> None:
+        """Forget everything, before a reset; `masked`: masks come in `info`."""
+        masked = self._masked or (masked and self.choices > 0)
+        self._mask = np.ones((*self.shape, self.choices), bool) if masked else None
+        for array in (self.returns, self.acting, *_leaves(self.observation)):
+            array.fill(0)
+        self.clear()
+
+    def clear(self) -> None:
+        """Before a step: nothing earned, nobody ended, everything allowed."""
+        self.reward.fill(0.0)
+        if self._mask is not None:
+            self._mask.fill(True)
+        if self._ended:
+            self.terminated.fill(False)
+            self.truncated.fill(False)
+            self._ended = False
+
+    def decode(self, actions: Array) -> None:
+        """Keep the policy's actions `[rows, agents, ...]` as the game wants them."""
+        flat = self._decode(actions.reshape(-1, *actions.shape[2:]))
+        self.actions = flat.reshape(*self.shape, *flat.shape[1:])
+
+    def see(self, row: int, slot: int, observation: Tree) -> None:
+        """What an agent sees now, its mask included."""
+        if self._masked:
+            self.allow(row, slot, observation[MASK])
+        self._columns.put(row * self.shape[1] + slot, observation[OBSERVATION] if self._bare else observation)
+
+    def allow(self, row: int, slot: int, mask: Any) -> None:
+        """Which choices an agent that acts has; a mask of one that waits says nothing."""
+        if self._mask is None:
+            raise ValueError("action_mask came with step() but not with reset(): give it with both")
+        if self.acting[row, slot]:
+            self._mask[row, slot] = flat_mask(mask, self.choices)
+
+    def end(self, row: int, slot: int, terminated: bool, truncated: bool) -> None:
+        """An agent is out; `final_observation` becomes what it saw last."""
+        self.terminated[row, slot], self.truncated[row, slot] = terminated, truncated
+        self.acting[row, slot], self._ended = False, True
+        for last, now in zip(_leaves(self._final), _leaves(self.observation), strict=True):
+            last[row, slot] = now[row, slot]
+
+    def turn(self) -> Turn:
+        """A view of it all."""
+        final = self._final if self._ended else None
+        return Turn(self.observation, self.reward, self.terminated, self.truncated, self.acting, self._mask, final)
+
+    def _by_row(self, columns: Columns) -> Tree:
+        return tree_map(lambda leaf: leaf.reshape(*self.shape, *leaf.shape[2:]), columns.tree)
+
+
+def tables_of(env: Any, rows: int, name: str) -> dict[str, Table]:
+    """The groups of a game, by name, in the order of its agents."""
+    kinds: list[tuple[list[Agent], Space[Any], Space[Any]]] = []
+    for agent in agents_of(env, name):
+        seen, acts = env.observation_space(agent), env.action_space(agent)
+        for agents, known_seen, known_acts in kinds:
+            if acts == known_acts and seen == known_seen:
+                agents.append(agent)
+                break
+        else:
+            kinds.append(([agent], seen, acts))
+    names = _group_names([agents for agents, _, _ in kinds])
+    return {group: Table(*kind, rows, name) for group, kind in zip(names, kinds, strict=True)}
+
+
+def agents_of(env: Any, name: str) -> list[Agent]:
+    """Everybody who may ever play."""
+    agents = list(getattr(env, "possible_agents", ()))
+    if not agents:
+        raise InputError(f"env.id = '{name}' has no possible_agents: list everybody who may play, also later")
+    return agents
+
+
+def check_alike(envs: list[Any], tables: dict[str, Table], name: str) -> None:
+    """Every copy has the agents of the first, and groups of equal spaces."""
+    first = envs[0]
+    for env in envs[1:]:
+        alike = agents_of(env, name) == agents_of(first, name) and all(
+            getattr(env, which)(agent) == getattr(first, which)(agent)
+            for agent in (table.agents[0] for table in tables.values())
+            for which in ("observation_space", "action_space")
+        )
+        if not alike:
+            raise InputError(
+                f"env.id = '{name}': its copies differ in agents or spaces; all must have those of the first"
+            )
+
+
+# ---------------------------------------------------------------- names
+
+
+def _group_names(kinds: list[list[Agent]]) -> list[str]:
+    """The words that the names of a group's agents begin with; where groups would share a name, that of the first agent."""
+    stems = [_stem([str(agent) for agent in agents]) for agents in kinds]
+    count = Counter(stems)
+    return [
+        stem if count[stem] == 1 else _tidy(str(agents[0])) for stem, agents in zip(stems, kinds, strict=True)
+    ]  # fmt: skip
+
+
+def _stem(agents: list[str]) -> str:
+    """`speaker` of `speaker_0`, `red` of `red_tank_0` and `red_jet_1`; `agents` where nothing is common."""
+    words = [re.sub(r"[\W_]*\d+$", "", agent).split("_") for agent in agents]
+    common = []
+    for same in zip(*words, strict=False):
+        if len(set(same)) > 1:
+            break
+        common.append(same[0])
+    return _tidy("_".join(common)) or "agents"
+
+
+def _tidy(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name).strip("_")
+
+
+def _without_mask(space: Dict) -> tuple[Space[Any], bool]:
+    """The observation proper, and whether it was all there is beside the mask."""
+    rest = [(key, part) for key, part in space.spaces.items() if key != MASK]
+    return (rest[0][1], True) if [key for key, _ in rest] == [OBSERVATION] else (Dict(rest), False)
+
+
+def _leaves(tree: Tree) -> list[Array]:
+    return [leaf for _, leaf in tree_leaves(tree)]

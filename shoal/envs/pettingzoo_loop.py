@@ -1,0 +1,194 @@
+"""PettingZoo games, played one after the other: batched actions in, a batched `Step` out.
+
+A game that ends is reset within the same step. What one copy lives through depends on the seed and on its own run-wide number
+alone. A parallel game moves all its living agents in a step, a turn-taking one (AEC) the agent whose turn it is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from pettingzoo import AECEnv, ParallelEnv
+
+from shoal.api.env import Array, Env, Episode, Step
+from shoal.base.errors import ShoalError
+from shoal.base.seeding import derive_seed
+from shoal.envs.pettingzoo_copies import AECCopy, Agent, Copy, End, ParallelCopy, Scene
+from shoal.envs.pettingzoo_groups import MASK, Table, check_alike, tables_of
+
+
+class PettingZooLoop(Env):
+    """`games` in a Python loop; same-step autoreset. `name` is what errors call the world.
+
+    Every array is allocated once and written in place, so a Step is valid until the next `send`.
+    """
+
+    def __init__(self, games: list[ParallelEnv | AECEnv], name: str, *, first_slot: int = 0) -> None:
+        self._name, self._first_slot = name, first_slot
+        self._copies: list[Copy] = [AECCopy(env) if isinstance(env, AECEnv) else ParallelCopy(env) for env in games]
+        self.num_envs = rows = len(games)
+        tables = tables_of(games[0], rows, name)
+        check_alike(games, tables, name)
+        self.groups = {group: table.group for group, table in tables.items()}
+        self._tables = tables
+        self._places = {agent: (table, slot) for table in tables.values() for slot, agent in enumerate(table.agents)}
+        self._state: Array | None = None
+        self._seed = self._count = 0
+        self._episode, self._began = [0] * rows, [0] * rows
+        self._metrics: list[dict[str, list[float]]] = [defaultdict(list) for _ in range(rows)]
+
+    def reset(self, seed: int) -> Step:
+        """Episode 0 of every copy."""
+        self._seed, self._count = seed, 0
+        self._episode[:] = [0] * self.num_envs
+        scenes = [self._begin(row) for row in range(self.num_envs)]
+        masked = any(MASK in (info or {}) for scene in scenes for info in scene.infos.values())
+        for table in self._tables.values():
+            table.open(masked)
+        for row, scene in enumerate(scenes):
+            self._metrics[row].clear()
+            self._show(row, scene)
+        self._state = self._first_state()
+        return self._answer(0, [])
+
+    def send(self, actions: dict[str, Array]) -> None:
+        """Keeps the actions, as the games want them; the copies step in `recv`."""
+        for group, table in self._tables.items():
+            table.decode(actions[group])
+
+    def recv(self, timeout: float) -> Step:
+        """Step every copy. `timeout` cannot be kept: the copies run in this very thread."""
+        for table in self._tables.values():
+            table.clear()
+        self._count += 1
+        episodes = []
+        for row in range(self.num_envs):
+            scene = self._step(row)
+            if not scene.acting:
+                episodes.append(self._turn_over(row))
+                scene = self._begin(row)
+            self._show(row, scene)
+        if self._state is not None:
+            for row in range(self.num_envs):
+                self._state[row] = self._look(row)
+        return self._answer(self.num_envs, episodes)
+
+    def render(self, row: int) -> Array | None:
+        """The copy's own picture, where the game was built with `render`."""
+        env = self._copies[row].env
+        if getattr(env, "render_mode", None) != "rgb_array":
+            return None
+        try:
+            return np.asarray(env.render())
+        except Exception as error:
+            raise self._failure(row, error) from error
+
+    def close(self) -> None:
+        """Close every copy."""
+        for copy in self._copies:
+            copy.env.close()
+
+    # ------------------------------------------------------------ stepping
+
+    def _step(self, row: int) -> Scene:
+        """Play one copy on: rewards and ends go into the arrays."""
+
+        def action_of(agent: Agent) -> Any:
+            table, slot = self._places[agent]
+            return table.actions[row, slot]
+
+        try:
+            scene = self._copies[row].step(action_of)
+            for agent, reward in scene.rewards.items():
+                table, slot = self._place(agent)
+                table.reward[row, slot] = earned = float(reward)
+                table.returns[row, slot] += earned
+            for agent, end in scene.ends.items():
+                self._end(row, agent, end)
+        except Exception as error:
+            raise self._failure(row, error) from error
+        return scene
+
+    def _end(self, row: int, agent: Agent, end: End) -> None:
+        table, slot = self._place(agent)
+        table.acting[row, slot] = False
+        if end.observation is not None:
+            table.see(row, slot, end.observation)
+        table.end(row, slot, end.terminated, end.truncated)
+        for key, value in end.info.get("metrics", {}).items():
+            self._metrics[row][key].append(float(value))
+
+    def _show(self, row: int, scene: Scene) -> None:
+        """What the agents see now, and who acts."""
+        try:
+            for table in self._tables.values():
+                table.acting[row] = False
+            for agent in scene.acting:
+                table, slot = self._place(agent)
+                table.acting[row, slot] = True
+            for agent, observation in scene.seen.items():
+                if observation is not None:
+                    table, slot = self._place(agent)
+                    table.see(row, slot, observation)
+            for agent in scene.acting:
+                info = scene.infos.get(agent)
+                if info and MASK in info:
+                    table, slot = self._place(agent)
+                    table.allow(row, slot, info[MASK])
+        except Exception as error:
+            raise self._failure(row, error) from error
+
+    def _turn_over(self, row: int) -> Episode:
+        """Close the books of an ended copy."""
+        returns = {group: table.returns[row].copy() for group, table in self._tables.items()}
+        for table in self._tables.values():
+            table.returns[row] = 0.0
+        metrics = {key: float(np.mean(values)) for key, values in self._metrics[row].items()}
+        self._metrics[row].clear()
+        self._episode[row] += 1
+        return Episode(row, self._count - self._began[row], returns, metrics)
+
+    def _begin(self, row: int) -> Scene:
+        seed = derive_seed(self._seed, "episode", self._first_slot + row, self._episode[row])
+        self._began[row] = self._count
+        try:
+            scene = self._copies[row].reset(seed)
+        except Exception as error:
+            raise self._failure(row, error) from error
+        if not scene.acting:
+            raise self._failure(row, "reset() leaves nobody to act")
+        return scene
+
+    # ------------------------------------------------------------ arrays
+
+    def _answer(self, advanced: int, episodes: list[Episode]) -> Step:
+        turns = {group: table.turn() for group, table in self._tables.items()}
+        return Step(turns, state=self._state, advanced=advanced, episodes=episodes)
+
+    def _first_state(self) -> Array | None:
+        """`[rows, ...]`, or None where the game has no global state."""
+        states = [self._look(row) for row in range(self.num_envs)]
+        if states[0] is None:
+            return None
+        state = np.stack(states)  # type: ignore[arg-type]
+        return state.astype(np.float32) if state.dtype == np.float64 else state
+
+    def _look(self, row: int) -> Array | None:
+        try:
+            return self._copies[row].state()
+        except Exception as error:
+            raise self._failure(row, error) from error
+
+    def _place(self, agent: Agent) -> tuple[Table, int]:
+        try:
+            return self._places[agent]
+        except KeyError:
+            raise ValueError(f"agent '{agent}' is not among possible_agents") from None
+
+    def _failure(self, row: int, cause: Exception | str) -> ShoalError:
+        if isinstance(cause, ShoalError):
+            return cause
+        text = cause if isinstance(cause, str) else f"{type(cause).__name__}: {cause}"
+        return ShoalError(f"{self._name}, copy {self._first_slot + row}: {' '.join(text.split())}")
