@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-from multiprocessing import forkserver
+import signal
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 
 _PRELOADED = ["shoal.launchers.host", "shoal.envs.gymnasium_vector", "shoal.envs.gymnasium_loop", "safetensors.torch"]
@@ -17,6 +18,14 @@ def context() -> ForkServerContext:
 
 
 def warm() -> None:
-    """Start it now: it imports on another core while this process does the same."""
+    """Start it now: it imports on another core while this process does the same.
+
+    It is deaf to SIGTERM, which may reach all processes of a run: the launcher decides what that means, and needs its hosts for it.
+    """
     context()
-    forkserver.ensure_running()
+    resource_tracker.ensure_running()  # first: it unblocks what is blocked here
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from shoal.api.worker import Report
 from shoal.base.errors import InputError, ShoalError
 from shoal.launchers.build import Life
-from shoal.launchers.forkserver import context
+from shoal.launchers.forkserver import context, warm
 from shoal.launchers.hosts import Host
 from shoal.launchers.pulse import PulseBoard
 from shoal.monitoring.bottleneck import TimeAccount
@@ -83,8 +82,8 @@ class Supervisor:
         link.process, link.control = self._spawn(link.host, link.number, life)
 
     def _spawn(self, host: Host, number: int, life: Life) -> tuple[BaseProcess, ControlEnd]:
+        warm()
         processes = context()
-        _start_fork_server()
         here, there = processes.Pipe()
         process = processes.Process(
             target=self._serve, args=(self._order(host, number, life), there), name=host.name, daemon=True
@@ -168,16 +167,6 @@ class Supervisor:
         for link in self.links:
             self.bury(link, max(0.0, deadline - time.monotonic()))
         self.links = []
-
-
-def _start_fork_server() -> None:
-    """Deaf to SIGTERM, which may reach all processes of a run: the launcher decides what it means, and needs its hosts for it."""
-    resource_tracker.ensure_running()  # first: it unblocks what is blocked here
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
