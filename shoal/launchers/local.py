@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -64,6 +64,8 @@ class LocalLauncher:
         self._made = dict.fromkeys(self._replicas, 0)
         self._resting: dict[Replica, int] = {}
         self._inbox: deque[Report] = deque()
+        self._early: list[Report] = []
+        self._posted: Counter[int] = Counter()
         self._states: dict[str, bytes] = {}
         self._checkpoint = start.version if start and not program.hogwild else -1
         self._fill_shared(start)
@@ -109,13 +111,27 @@ class LocalLauncher:
     def _pump(self) -> bool:
         """Wait for news, take it in, see to the dead. Whether there was progress."""
         self._supervisor.wait(POLL, *self._controller.doors)
-        heard = [report for _, report in self._supervisor.heard()]
-        for report in heard:
+        heard = list(self._supervisor.heard())
+        for link, report in heard:
+            self._posted[link.number] += report.posted
             self._note(report)
         for death in list(self._supervisor.deaths(self._pulses, self._program.experiment.env.timeout)):
             if not death.over:
                 self._revive(death)
-        return any(report.steps or report.version is not None for report in heard)
+        self._inbox += [report for report in self._early if self._actors_spoke(report)]
+        self._early = [report for report in self._early if not self._actors_spoke(report)]
+        return any(report.steps or report.version is not None for _, report in heard)
+
+    def _actors_spoke(self, update: Report) -> bool:
+        """In exact runs an update is judged by all episodes that are behind it: actors may be slower to speak than trainers."""
+        assert update.version is not None
+        producing = self._program.experiment.placement.ring * len(self._program.policies)
+        for link in self._supervisor.links:
+            rounds = update.version - link.life.version
+            actors = sum(job.kind == "actor" for job in link.host.jobs)
+            if not link.life.incarnation and self._posted[link.number] < rounds * producing * actors:
+                return False
+        return True
 
     def _note(self, report: Report) -> None:
         if report.state is not None:
@@ -125,6 +141,9 @@ class LocalLauncher:
             replica = (report.policy, report.replica)
             self._made[replica] += 1
             self._resting[replica] = report.version
+            if self._program.exact:
+                self._early.append(report)
+                return
         self._inbox.append(report)
 
     def _release(self) -> None:

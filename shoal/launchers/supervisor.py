@@ -27,6 +27,8 @@ PATIENCE = 5.0
 """Seconds a host has to stop before it is killed."""
 LAST_WORDS = 1.0
 """Seconds a host has to end once it has said why: a thread of its world may hang."""
+ATTEMPTS = 20
+"""To start a process, a tenth of a second apart."""
 CRASHES, CRASH_SPAN = 5, 60.0
 """A host may die this often within so many seconds and is started again."""
 
@@ -46,6 +48,8 @@ class Link:
     """Its last words."""
     trace: str = ""
     """The first of the tracebacks that it died with."""
+    buried: bool = False
+    """Its process is gone, and the next one not there yet."""
     time: TimeAccount = field(default_factory=TimeAccount)
     """Where its workers' time went."""
 
@@ -80,16 +84,15 @@ class Supervisor:
         """Give a buried host a new life."""
         link.life = life
         link.process, link.control = self._spawn(link.host, link.number, life)
+        link.buried = False
 
     def _spawn(self, host: Host, number: int, life: Life) -> tuple[BaseProcess, ControlEnd]:
-        warm()
         processes = context()
         here, there = processes.Pipe()
         process = processes.Process(
             target=self._serve, args=(self._order(host, number, life), there), name=host.name, daemon=True
         )
-        with _without_main():
-            process.start()
+        _start(process)
         there.close()
         return process, ControlEnd(here)
 
@@ -150,14 +153,16 @@ class Supervisor:
             raise ShoalError("\n".join(filter(None, [link.trace.rstrip(), f"{death.cause} {crashes}"])))
 
     def bury(self, link: Link, patience: float = PATIENCE) -> None:
-        """Wait for the end of a process, or bring it about."""
+        """Wait for the end of a process, or bring it about. Once is enough."""
+        if link.buried:
+            return
         link.process.join(patience if link.failure is None else min(patience, LAST_WORDS))
         if link.process.exitcode is None:
             link.process.kill()
             link.process.join()
         link.process.close()
         link.control.close()
-        link.failure = None
+        link.failure, link.buried = None, True
 
     def close(self) -> None:
         """Tell all to stop, and see to it."""
@@ -167,6 +172,20 @@ class Supervisor:
         for link in self.links:
             self.bury(link, max(0.0, deadline - time.monotonic()))
         self.links = []
+
+
+def _start(process: BaseProcess) -> None:
+    """A fork server that is just dying still takes orders, and obeys none: ask again, until it is seen to be dead and replaced."""
+    for attempt in range(ATTEMPTS):
+        warm()
+        try:
+            with _without_main():
+                process.start()
+            return
+        except (OSError, EOFError):
+            if attempt == ATTEMPTS - 1:
+                raise
+            time.sleep(0.1)
 
 
 @contextmanager

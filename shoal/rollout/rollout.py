@@ -46,7 +46,9 @@ class Rollout:
     ) -> None:
         self._env, self._seats, self._timeout, self._mark, self._deal = env, seats, timeout, mark, deal
         self._learners = [seat for seat in seats if seat.learns]
-        self._groups = {name: [seat for seat in seats if seat.group == name] for name in env.groups}
+        self._groups: dict[str, list[Seat]] = {}
+        for seat in seats:
+            self._groups.setdefault(seat.group, []).append(seat)
         self._answers: list[Answer] | None = None
         self._stepping = False
         self._sent = 0.0

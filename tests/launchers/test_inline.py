@@ -184,7 +184,7 @@ def test_several_policies_share_one_row(tmp_path: Path) -> None:
     outcome = train(tree, root=tmp_path, quiet=True)
     assert [row["update"] for row in rows(outcome.folder)] == [1, 2, 3, 4, 5, 6]
     for row in rows(outcome.folder):
-        assert {"train/speaker/loss", "train/listener/loss", "rollout/speaker/ep_rew_mean"} <= set(row)
+        assert {"train/speaker/loss", "train/listener/loss", "rollout/speaker/agent_return"} <= set(row)
         assert "train/loss" not in row
 
 
