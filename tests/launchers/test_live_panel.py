@@ -123,7 +123,7 @@ BOUND: dict[str, dict[str, Any]] = {
     "inference": {
         "env": {"num_envs": 2},
         "algorithm": {"epochs": 1, "minibatch": 64},
-        "model": {"hidden": [1024, 1024]},
+        "model": {"name": "tests.launchers.slow_model:Slow", "hidden": [16]},
     },
     "learning": {"algorithm": {"epochs": 60}},
 }
