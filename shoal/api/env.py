@@ -72,6 +72,8 @@ class Step:
     """Env copies this answer speaks of; None: all, in order."""
     state: Tree | None = None
     """`[rows, ...]`: the global state, where the world has one."""
+    final_state: Tree | None = None
+    """Same-step autoreset of a world with a state: that of the ended copies before they began anew; other rows as in `state`."""
     advanced: int = 0
     """Env copies that really advanced: idle autoreset calls are no environment steps."""
     episodes: list[Episode] = field(default_factory=list)
@@ -84,6 +86,8 @@ class Env(ABC):
     num_envs: int
     game_return: Literal["sum", "mean"] = "sum"
     """How this game states the return of an episode: the sum over all agents, or the mean over them (a reward they share)."""
+    wants_state: bool = True
+    """Whether anybody looks at `Step.state`. Set before `reset`; False: a world may save itself the work."""
 
     @abstractmethod
     def reset(self, seed: int) -> Step:

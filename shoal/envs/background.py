@@ -19,6 +19,7 @@ class BackgroundEnv(Env):
         self._step: Future[Step] | None = None
 
     def reset(self, seed: int) -> Step:
+        self._env.wants_state = self.wants_state
         return self._env.reset(seed)
 
     def send(self, actions: dict[str, Array]) -> None:

@@ -50,7 +50,7 @@ class PettingZooLoop(Env):
         for row, scene in enumerate(scenes):
             self._metrics[row].clear()
             self._show(row, scene)
-        self._state = self._first_state()
+        self._state = self._first_state() if self.wants_state else None
         return self._answer(0, [])
 
     def send(self, actions: dict[str, Array]) -> None:
@@ -63,17 +63,19 @@ class PettingZooLoop(Env):
         for table in self._tables.values():
             table.clear()
         self._count += 1
-        episodes = []
+        episodes, last = [], {}
         for row in range(self.num_envs):
             scene = self._step(row)
             if not scene.acting:
+                if self._state is not None:
+                    last[row] = self._look(row)
                 episodes.append(self._turn_over(row))
                 scene = self._begin(row)
             self._show(row, scene)
         if self._state is not None:
             for row in range(self.num_envs):
                 self._state[row] = self._look(row)
-        return self._answer(self.num_envs, episodes)
+        return self._answer(self.num_envs, episodes, self._final_state(last))
 
     def render(self, row: int) -> Array | None:
         """The copy's own picture, where the game was built with `render`."""
@@ -163,9 +165,18 @@ class PettingZooLoop(Env):
 
     # ------------------------------------------------------------ arrays
 
-    def _answer(self, advanced: int, episodes: list[Episode]) -> Step:
+    def _answer(self, advanced: int, episodes: list[Episode], final_state: Array | None = None) -> Step:
         turns = {group: table.turn() for group, table in self._tables.items()}
-        return Step(turns, state=self._state, advanced=advanced, episodes=episodes)
+        return Step(turns, state=self._state, final_state=final_state, advanced=advanced, episodes=episodes)
+
+    def _final_state(self, last: dict[int, Array | None]) -> Array | None:
+        """`[rows, ...]`: what the games that ended left, in the others what is."""
+        if self._state is None or not last:
+            return None
+        state = self._state.copy()
+        for row, left in last.items():
+            state[row] = left
+        return state
 
     def _first_state(self) -> Array | None:
         """`[rows, ...]`, or None where the game has no global state."""

@@ -128,6 +128,14 @@ def the_state_comes_always_or_never(recording: Recording) -> str:
         for path, leaf in leaves.items():
             shape = (recording.num_envs, *first[path].shape[1:])
             _expect_array(leaf, shape, first[path].dtype, f"state {path} after {time} steps".replace("  ", " "))
+        anew = any(turn.final_observation is not None for turn in step.turns.values()) and bool(step.episodes)
+        final = dict(tree_leaves(step.final_state))
+        expect(
+            not (first and anew) or final.keys() == first.keys(),
+            f"after {time} steps: give `final_state` where copies with a state began anew",
+        )
+        for path, leaf in final.items():
+            _expect_array(leaf, (recording.num_envs, *first[path].shape[1:]), first[path].dtype, f"final_state {path}")
     return ""
 
 

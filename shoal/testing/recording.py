@@ -48,7 +48,9 @@ def copy_step(step: Step) -> Step:
     turns = {
         name: Turn(**{key: _copy(value) for key, value in vars(turn).items()}) for name, turn in step.turns.items()
     }
-    return replace(step, turns=turns, rows=_copy(step.rows), state=_copy(step.state))
+    return replace(
+        step, turns=turns, rows=_copy(step.rows), state=_copy(step.state), final_state=_copy(step.final_state)
+    )
 
 
 def _copy(tree: Tree) -> Tree:
@@ -64,6 +66,8 @@ def first_difference(one: Recording, other: Recording) -> str | None:
                     return f"{key} of group '{name}' after {time} steps"
         if not _equal(left.state, right.state):
             return f"state after {time} steps"
+        if not _equal(left.final_state, right.final_state):
+            return f"final_state after {time} steps"
         if left.advanced != right.advanced or len(left.episodes) != len(right.episodes):
             return f"the count of steps or episodes after {time} steps"
     return None if len(one.steps) == len(other.steps) else "the number of steps"

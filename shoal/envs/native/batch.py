@@ -99,8 +99,11 @@ class Batch(Env):
         if not rows.size:
             return self._step(outcome, None, advanced=self.num_envs)
         episodes, final = self._records(rows), self._observe()
+        final_state = self._state(final) if self.wants_state else None
         self._start(rows)
-        return self._step(outcome, final, advanced=self.num_envs, episodes=episodes)
+        step = self._step(outcome, final, advanced=self.num_envs, episodes=episodes)
+        step.final_state = final_state
+        return step
 
     def snapshot(self) -> Tree:
         """All arrays of the world and its books."""
@@ -146,4 +149,5 @@ class Batch(Env):
             )
             for name, group in self.groups.items()
         }
-        return Step(turns, state=self._state(seen), advanced=advanced, episodes=episodes or [])
+        state = self._state(seen) if self.wants_state else None
+        return Step(turns, state=state, advanced=advanced, episodes=episodes or [])
