@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
+from shoal.algorithms.inputs import ACTOR, CRITIC, Inputs, central_section
 from shoal.api.env import AgentGroup
 from shoal.api.policy import Decision, Policy, Request
+from shoal.api.sight import OWN, Sight
 from shoal.base.config import Named
 from shoal.base.tree import Tree, tree_map
 from shoal.models import build_model
@@ -29,7 +32,10 @@ class Evaluation:
 
 
 class ActorCritic(Policy):
-    """Observation -> features -> action distribution, and -> value. `first` and `state` as in Model."""
+    """Observation -> features -> action distribution, and -> value. `first` and `state` as in Model.
+
+    `sight` says what observations are made up of; left out, they are those of the group.
+    """
 
     extras = {"log_prob": ()}
 
@@ -42,17 +48,26 @@ class ActorCritic(Policy):
         normalise: bool,
         squash: bool,
         log_std: float = 0.0,
+        sight: Sight | None = None,
     ) -> None:
         super().__init__()
-        space = group.observation_space
-        self.normaliser = ObservationNormaliser(space) if normalise else None
+        sight = sight or Sight(group.observation_space)
+        self.agents, self.central = sight.agents, sight.world is not None
+        self.inputs = None if sight.plain else Inputs(sight)
+        space = sight.own if self.inputs is None else self.inputs.actor.space
+        self.normaliser = ObservationNormaliser(sight.noted) if normalise else None
         self.actor = build_model(model, space)
         self.head = build_head(group.action_space, self.actor.features, squash=squash, log_std=log_std)
         self.recurrent = self.actor.initial_state(1) is not None
         # Recurrent actor and critic share their memory: a critic of its own would have to be run while acting.
         self.shared = self.recurrent if shared is None else shared
         self.critic = None if self.shared else build_model(model, space)
-        self.value = nn.Linear(self.actor.features, 1)
+        width = self.actor.features
+        if self.inputs is not None and self.inputs.critic is not None:
+            world = self.inputs.critic.space
+            self.critic = build_model(central_section(model, world, recurrent=self.recurrent), world)
+            width = self.critic.features + (width if self.shared else 0)
+        self.value = nn.Linear(width, 1)
         nn.init.orthogonal_(self.value.weight, 1.0)
         nn.init.zeros_(self.value.bias)
         self.noise_size = self.head.noise_size
@@ -61,7 +76,7 @@ class ActorCritic(Policy):
         return self.actor.initial_state(batch)
 
     def act(self, request: Request, *, explore: bool) -> Decision:
-        observation = self.normalised(tree_map(lambda t: t.unsqueeze(0), request.observation))
+        observation = self._asked(tree_map(lambda t: t.unsqueeze(0), request.observation))
         features, state = self.actor(observation, request.state, request.first.unsqueeze(0))
         parameters = self.head(features[0])
         if not explore:
@@ -70,19 +85,39 @@ class ActorCritic(Policy):
         return Decision(action, {"log_prob": log_prob}, state)
 
     def normalised(self, observation: Tree) -> Tree:
-        """What the networks see."""
-        return observation if self.normaliser is None else self.normaliser(observation)
+        """What the networks see, of what was noted."""
+        scaled = observation if self.normaliser is None else self.normaliser(observation)
+        return scaled if self.inputs is None else self.inputs(scaled)
+
+    def _asked(self, observation: Tree) -> Tree:
+        """What the actor sees, of what was asked."""
+        if self.inputs is None:
+            return self.normalised(observation)
+        noted = observation if self.agents else {OWN: observation}
+        return self.inputs.actor(noted if self.normaliser is None else self.normaliser(noted))
+
+    def split(self, observation: Tree) -> tuple[Tree, Tree]:
+        """The actor's and the critic's part of normalised observations."""
+        return (observation[ACTOR], observation[CRITIC]) if self.central else (observation, observation)
 
     def values(self, observation: Tree, state: Tree | None, first: Tensor) -> Tensor:
         """Of normalised observations `[R, B, ...]` -> `[R, B]`."""
-        features, _ = (self.critic or self.actor)(observation, state, first)
+        actors, critics = self.split(observation)
+        features = self.actor(actors, state, first)[0] if self.shared else None
+        return self._judged(features, critics, state, first)
+
+    def _judged(self, features: Tensor | None, observation: Tree, state: Tree | None, first: Tensor) -> Tensor:
+        """`features`: the actor's, where they are shared. A central critic sees them beside its own."""
+        if self.critic is not None:
+            own = self.critic(observation, state, first)[0]
+            features = torch.cat([own, features], -1) if self.shared and features is not None else own
         return self.value(features).squeeze(-1)
 
     def evaluate(
         self, observation: Tree, state: Tree | None, first: Tensor, action: Tensor, mask: Tensor | None
     ) -> Evaluation:
         """Of normalised observations `[R, B, ...]` and the actions taken there."""
-        features, _ = self.actor(observation, state, first)
+        actors, critics = self.split(observation)
+        features, _ = self.actor(actors, state, first)
         log_prob, entropy = self.head.evaluate(self.head(features), action, mask)
-        judged = features if self.critic is None else self.critic(observation, state, first)[0]
-        return Evaluation(log_prob, entropy, self.value(judged).squeeze(-1))
+        return Evaluation(log_prob, entropy, self._judged(features, critics, state, first))

@@ -80,7 +80,7 @@ class ClippedPasses:
 
     def _loss_by_hand(self, kernel: PPOKernel, part: Experience, entropy_coef: float) -> Loss:
         """The same numbers without autograd."""
-        columns = (part.observation, part.action, part.log_prob, part.advantage, part.target)
+        columns = (*self._policy.split(part.observation), part.action, part.log_prob, part.advantage, part.target)
         judged = kernel.judge(
             *(column[0] for column in columns),
             clip=self.config.clip,

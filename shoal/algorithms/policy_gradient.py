@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -11,9 +13,11 @@ from torch import Tensor
 from shoal.algorithms.actor_critic import ActorCritic
 from shoal.algorithms.learner import Adam
 from shoal.algorithms.reward_scale import RewardScale
+from shoal.algorithms.value_scale import ValueScale
 from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Metric
+from shoal.api.sight import Sight
 from shoal.base.config import Config, Count, Named, Schedule, value_at
 from shoal.base.errors import InputError
 from shoal.base.flat import Flat
@@ -45,6 +49,10 @@ class PolicyGradientConfig(Config):
     """Divide rewards by the spread of their discounted sum, saved with the policy."""
     shared: bool | None = None
     """Actor and critic share one model; left out: only where the model is recurrent."""
+    critic: Literal["own", "central"] = "own"
+    """What the value function sees: the agent's own observation, or the whole world as well. Acting never needs the second."""
+    agent_ids: bool = False
+    """Tell actor and critic which of the policy's agents they speak of, as a one-hot."""
     squash: bool = False
     """Keep continuous actions inside their bounds by a tanh; otherwise the environment clips them."""
     log_std: float = 0.0
@@ -56,16 +64,22 @@ class PolicyGradient(Algorithm):
 
     policy: ActorCritic
 
-    def __init__(self, config: PolicyGradientConfig, model: Named, task: Task, needs: Needs) -> None:
-        self.settings, self.needs, self.task = config, needs, task
+    def __init__(
+        self, config: PolicyGradientConfig, model: Named, task: Task, needs: Needs,
+        value_scale: ValueScale | None = None,
+    ) -> None:  # fmt: skip
+        central = config.critic == "central"
+        self.settings, self.needs, self.task = config, replace(needs, world=central), task
         check_schedules(config, task.horizon)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
         self.policy = ActorCritic(
             task.group, model, shared=config.shared, normalise=config.normalise_observations,
-            squash=config.squash, log_std=config.log_std,
+            squash=config.squash, log_std=config.log_std, sight=sight_of(config, task),
         )  # fmt: skip
         self.reward_scale = RewardScale(config.gamma, task.lanes) if config.normalise_rewards else None
         self.policy.add_module("reward_scale", self.reward_scale)
+        self.value_scale = value_scale
+        self.policy.add_module("value_scale", value_scale)
         self.flat = Flat(self.policy, gradients=True)
         self.optimiser = Adam(self.flat, lr=value_at(config.lr, 0, task.horizon), max_grad_norm=config.max_grad_norm)
         self.optimisers = (self.optimiser,)
@@ -105,6 +119,12 @@ class PolicyGradient(Algorithm):
         self.policy.load_state_dict(part(state, "policy."))
         self.optimiser.load_state_dict(part(state, "optimiser."))
         self.updates = int(state["updates"])
+
+
+def sight_of(config: PolicyGradientConfig, task: Task) -> Sight:
+    """What the lanes note."""
+    agents = len(task.group.agents) if config.agent_ids else 0
+    return Sight(task.group.observation_space, agents, task.world if config.critic == "central" else None)
 
 
 def check_schedules(config: PolicyGradientConfig, horizon: int | None) -> None:

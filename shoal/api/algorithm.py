@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from gymnasium import Space
+
     from shoal.api.env import AgentGroup
     from shoal.api.fragment import Fragment
     from shoal.api.metric import Metric
@@ -35,6 +37,8 @@ class Needs:
     """How many versions old experience may be when the experiment does not say."""
     agree: Agreement = "allreduce"
     """How replicas of the trainer agree when the experiment does not say."""
+    world: bool = False
+    """Lanes note what a central critic sees: observations are then those of `shoal.api.sight.Sight`."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Task:
     """`stop.steps`, where schedules end by default."""
     replicas: int = 1
     """Of the trainer: a batch as `update` sees it has `lanes / replicas` lanes, and every replica takes as many steps."""
+    world: Space[Any] | None = None
+    """What a central critic would see: the world's state, or all that all agents see."""
 
 
 @dataclass

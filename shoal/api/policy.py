@@ -67,6 +67,8 @@ class Policy(nn.Module, ABC):
     """Uniform numbers one decision uses."""
     extras: dict[str, tuple[int, ...]]
     """Name -> shape per decision of the float32 numbers that `act` notes for the trainer."""
+    agents: int = 0
+    """Above 0: it is told which of its so many agents decides; requests then have the parts of `shoal.api.sight.Sight`."""
 
     @abstractmethod
     def initial_state(self, batch: int) -> Tree | None:

@@ -13,13 +13,14 @@ from shoal.base.table import import_target
 from shoal.base.tree import tree_map
 from shoal.envs import make_env
 from shoal.launchers.other_runs import load_from
-from shoal.launchers.program import PlayerPlan, Program
+from shoal.launchers.program import PlayerPlan, PolicyPlan, Program
 from shoal.launchers.wiring import Streams
 from shoal.rollout.deal import Deal
 from shoal.rollout.evaluate import copies_for
 from shoal.rollout.players import FixedInference, PastInference, RandomPolicy, ScriptedPolicy
 from shoal.rollout.seat import Seat
 from shoal.rollout.trajectory import TrajectoryBuilder
+from shoal.rollout.world import Notes
 from shoal.streams.inference import InferenceClient, InlineInference
 from shoal.streams.parameter import ParameterReader
 from shoal.streams.primitives import Mailbox
@@ -33,7 +34,11 @@ def make_seat(
     """A player's seat, with the columns that its role names."""
     state = tree_map(lambda t: t.numpy(), policy.initial_state(len(noise.lanes)))
     columns = None if plan.whole_group else list(plan.role.columns)
-    return Seat(plan.name, plan.role.group, client, noise, state, builder, columns=columns, decisions=decisions)
+    world = builder is not None and isinstance(plan, PolicyPlan) and plan.algorithm.needs.world
+    notes = Notes(len(noise.lanes), policy.agents, world=world)
+    return Seat(
+        plan.name, plan.role.group, client, noise, state, builder, columns=columns, decisions=decisions, notes=notes
+    )
 
 
 def make_deal(program: Program, copies: int, *, seed: int, first_slot: int) -> Deal | None:
@@ -82,6 +87,11 @@ def make_mind(plan: PlayerPlan) -> Policy:
     policy, group = load_from(config.from_, plan.name)
     if (group.observation_space, group.action_space) != (plan.group.observation_space, plan.group.action_space):
         raise InputError(f"policies.{plan.name}.from = '{config.from_}' was trained for other spaces")
+    agents = len(plan.role.columns)
+    if policy.agents not in (0, agents):
+        raise InputError(
+            f"policies.{plan.name}.from = '{config.from_}' tells {policy.agents} agents apart; here it would play {agents}"
+        )
     return policy
 
 

@@ -6,11 +6,14 @@ import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
+from gymnasium import Space
+
 from shoal.algorithms import ALGORITHMS
 from shoal.api.algorithm import Algorithm, Needs, Task
-from shoal.api.env import AgentGroup, Env
+from shoal.api.env import AgentGroup, Step
 from shoal.api.experiment import Experiment, PlacementConfig
 from shoal.api.policy import Policy
+from shoal.api.sight import Sight
 from shoal.base.arrays import Layout
 from shoal.base.config import Config, Named
 from shoal.base.errors import InputError
@@ -20,6 +23,7 @@ from shoal.envs import make_env
 from shoal.launchers.casting import Role, cast
 from shoal.launchers.other_runs import begin_from
 from shoal.models import resolved_model
+from shoal.rollout.world import world_space
 from shoal.streams.sample import fragment_layout
 
 T = TypeVar("T")
@@ -51,11 +55,20 @@ class PolicyPlan(PlayerPlan):
     algorithm_section: Named
     """As resolved, like the next."""
     model_section: Named
+    world: Space[Any]
+    """What a central critic sees."""
+
+    @property
+    def sight(self) -> Sight:
+        """How its observations are made up."""
+        needs, policy = self.algorithm.needs, self.algorithm.policy
+        return Sight(self.group.observation_space, policy.agents, self.world if needs.world else None)
 
     def layout(self, producers: int) -> Layout:
         """What one slot of its sample stream holds: the lanes of one of `producers`."""
         lanes = self.lanes // producers
-        return fragment_layout(self.group, self.algorithm.needs, self.algorithm.policy, lanes, self.mask_width)
+        group = replace(self.group, observation_space=self.sight.noted)
+        return fragment_layout(group, self.algorithm.needs, self.algorithm.policy, lanes, self.mask_width)
 
     def copy_policy(self) -> tuple[Policy, Flat]:
         """A policy to act with, and the block that its versions are loaded into."""
@@ -141,13 +154,16 @@ def expand(experiment: Experiment, *, exact: bool = True) -> Program:
     """Build what the experiment names and fill in what it leaves open. `exact`: whether a run with lag is, if it does not say."""
     env = make_env(experiment.env, 1)
     try:
-        groups, masks, game_return = env.groups, _mask_widths(env), env.game_return
+        first = env.reset(0)
+        groups, masks, game_return = env.groups, _mask_widths(first), env.game_return
+        world = world_space(groups, first)
     finally:
         env.close()
     roles = cast(experiment, groups)
     alone = sum(role.config.learns for role in roles) == 1
     players = {
-        role.policy: _plan(experiment, role, groups[role.group], masks[role.group], alone=alone) for role in roles
+        role.policy: _plan(experiment, role, groups[role.group], masks[role.group], world, alone=alone)
+        for role in roles
     }
     policies = {name: plan for name, plan in players.items() if isinstance(plan, PolicyPlan)}
     needs = min((plan.algorithm.needs for plan in policies.values()), key=lambda needs: needs.max_lag)
@@ -156,7 +172,9 @@ def expand(experiment: Experiment, *, exact: bool = True) -> Program:
     return Program(resolved, policies, players, game_return)
 
 
-def _plan(experiment: Experiment, role: Role, group: AgentGroup, mask_width: int | None, *, alone: bool) -> PlayerPlan:
+def _plan(
+    experiment: Experiment, role: Role, group: AgentGroup, mask_width: int | None, world: Space[Any], *, alone: bool
+) -> PlayerPlan:
     own = replace(group, agents=tuple(group.agents[column] for column in role.columns))
     lanes = experiment.env.num_envs * len(role.columns)
     whole = len(role.columns) == len(group.agents)
@@ -169,12 +187,12 @@ def _plan(experiment: Experiment, role: Role, group: AgentGroup, mask_width: int
     body, at = (role.config.model, f"{where}model") if role.config.model else (experiment.model, "model")
     model = Named.parse(resolved_model(body, own.observation_space, at=at), at=at)
     seed = experiment.seed if alone else derive_seed(experiment.seed, f"policy {role.policy}")  # they begin apart
-    task = Task(own, lanes, seed, experiment.stop.steps, experiment.placement.trainers or 1)
+    task = Task(own, lanes, seed, experiment.stop.steps, experiment.placement.trainers or 1, world)
     section = Named(**{**config.model_dump(), "name": section.name})
     built = cls(config, model, task)
     if role.config.from_ is not None:
         begin_from(built.policy, role.config.from_, role.policy)
-    return PolicyPlan(role, own, lanes, mask_width, whole, built, section, model)
+    return PolicyPlan(role, own, lanes, mask_width, whole, built, section, model, world)
 
 
 def _algorithm_class(section: Named, at: str) -> type[Algorithm]:
@@ -225,9 +243,8 @@ def _nearest(copies: int, actors: int) -> int:
     return min((n for n in range(1, copies + 1) if copies % n == 0), key=lambda n: abs(n - actors))
 
 
-def _mask_widths(env: Env) -> dict[str, int | None]:
-    turns = env.reset(0).turns
-    return {name: None if turn.action_mask is None else turn.action_mask.shape[-1] for name, turn in turns.items()}
+def _mask_widths(step: Step) -> dict[str, int | None]:
+    return {name: None if turn.action_mask is None else turn.action_mask.shape[-1] for name, turn in step.turns.items()}
 
 
 def plan_of(program: Program) -> dict[str, Any]:

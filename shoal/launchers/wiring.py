@@ -9,7 +9,7 @@ leave/<policy>/<rank>         mailbox   controller -> trainer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from shoal.algorithms.agreement import nbytes_beside, tally_nbytes
@@ -131,7 +131,8 @@ def _inference_rings(program: Program, hosts: list[Host]) -> Iterator[tuple[str,
         return
     for policy, plan in program.policies.items():
         lanes = plan.lanes // program.producers
-        ask, answer = inference_rings.inference_layouts(plan.group, plan.algorithm.policy, lanes, plan.mask_width)
+        group = replace(plan.group, observation_space=plan.sight.asked)
+        ask, answer = inference_rings.inference_layouts(group, plan.algorithm.policy, lanes, plan.mask_width)
         for index in range(program.experiment.placement.policy_workers):
             worker = host_of(hosts, Job("policy", index, policy)).name
             for producer in clients_of(program, index):

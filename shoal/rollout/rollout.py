@@ -13,6 +13,7 @@ from shoal.api.env import Env, Episode, Step
 from shoal.base.errors import ShoalError
 from shoal.rollout.deal import Deal
 from shoal.rollout.seat import Seat
+from shoal.rollout.world import WorldView
 from shoal.streams.inference import Answer
 
 Wait = Literal["slot", "answer", "world"]
@@ -52,9 +53,12 @@ class Rollout:
         self._answers: list[Answer] | None = None
         self._stepping = False
         self._sent = 0.0
+        env.wants_state = any(seat.notes.world for seat in seats)
+        self._world = WorldView(env) if env.wants_state else None
         step = env.reset(seed)
+        world = None if self._world is None else self._world.see(step)
         for seat in seats:
-            seat.start(step.turns[seat.group], None if deal is None else deal.owned(seat.policy))
+            seat.start(step.turns[seat.group], None if deal is None else deal.owned(seat.policy), world)
 
     def advance(self, progress: Progress) -> Wait | None:
         """As far as possible without waiting, one step of every env copy at most; what it waits for, None after a step.
@@ -136,9 +140,10 @@ class Rollout:
         progress.episodes += [replace(episode, played=self._played(episode)) for episode in step.episodes]
         if self._deal is not None and step.episodes:
             self._deal.anew([episode.row for episode in step.episodes])
+        world = None if self._world is None else self._world.see(step)
         for seat in self._seats:
             owned = self._deal.owned(seat.policy) if self._deal is not None and step.episodes else None
-            posted += seat.see(step.turns[seat.group], step.advanced, owned)
+            posted += seat.see(step.turns[seat.group], step.advanced, owned, world)
         progress.posted += posted
         progress.steps += step.advanced
         return posted

@@ -11,6 +11,7 @@ from shoal.api.env import Array, Turn
 from shoal.base.seeding import Noise
 from shoal.base.tree import Tree, tree_map
 from shoal.rollout.trajectory import TrajectoryBuilder, View
+from shoal.rollout.world import Notes, Seen
 from shoal.streams.inference import Answer, Ask, InferenceClient
 
 
@@ -24,10 +25,12 @@ class Seat:
     def __init__(
         self, policy: str, group: str, client: InferenceClient, noise: Noise, state: Tree | None,
         builder: TrajectoryBuilder | None = None, *, columns: list[int] | None = None, decisions: int = 0,
+        notes: Notes | None = None,
     ) -> None:  # fmt: skip
         self.policy, self.group, self.client, self.builder, self.columns = policy, group, client, builder, columns
         self.owned: np.ndarray | None = None
         self._noise, self._state = noise, state
+        self.notes = notes or Notes(len(noise.lanes), 0, world=False)
         self._first = builder.first if builder else np.ones(len(noise.lanes), np.bool_)
         self._view: View | None = None
         self._decisions = decisions
@@ -56,7 +59,7 @@ class Seat:
         """Send what the lanes see."""
         view = self._seen()
         noise = self._noise.at(self._decisions)
-        self.client.ask(Ask(view.observation, self._first, noise, self._state, view.action_mask))
+        self.client.ask(Ask(self.notes.asked(view.observation), self._first, noise, self._state, view.action_mask))
 
     def take(self, answer: Answer) -> Array:
         """Note the decision; the actions, by lane."""
@@ -70,9 +73,9 @@ class Seat:
         self._decisions += 1
         return answer.action
 
-    def see(self, turn: Turn, steps: int, owned: np.ndarray | None = None) -> bool:
+    def see(self, turn: Turn, steps: int, owned: np.ndarray | None = None, world: Seen | None = None) -> bool:
         """Take in the outcome; True: a fragment was posted. `owned`: the lanes that are its own from now on, if they change."""
-        self._view = view = as_lanes(turn, self.columns)
+        self._view = view = self.notes.of(as_lanes(turn, self.columns), world)
         ended = view.terminated | view.truncated
         if self.owned is not None:
             self._view = view = masked(view, self.owned, self.owned if owned is None else owned)
@@ -81,9 +84,9 @@ class Seat:
         self._first |= ended
         return posted
 
-    def start(self, turn: Turn, owned: np.ndarray | None = None) -> None:
+    def start(self, turn: Turn, owned: np.ndarray | None = None, world: Seen | None = None) -> None:
         """The first view, after a reset."""
-        self._view, self.owned = as_lanes(turn, self.columns), owned
+        self._view, self.owned = self.notes.of(as_lanes(turn, self.columns), world), owned
         if owned is not None:
             self._view = masked(self._view, owned, owned)
         self._first[:] = True

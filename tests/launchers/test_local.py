@@ -20,6 +20,8 @@ from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints.store import CheckpointStore
 from tests.launchers.processes import alive, below, nothing_left
 
+MAPPO = {"critic": "central", "agent_ids": True, "normalise_values": True}
+
 
 def experiment(**sections: Any) -> Experiment:
     tree: dict[str, Any] = {
@@ -72,6 +74,22 @@ def _nothing_is_left() -> Iterator[None]:
             "env": {"id": "shoal/signal", "num_envs": 6},
             "algorithm": {"unroll": 8, "minibatch": 16},
             "placement": {"trainers": 2, "inference": "worker"},
+        },
+        {
+            "env": {"id": "shoal/tag", "num_envs": 4},
+            "algorithm": {"unroll": 8, "minibatch": 16, **MAPPO},
+            "placement": {"trainers": 2, "inference": "worker"},
+            "model": {"name": "gru"},
+        },
+        {
+            "env": {"id": "shoal/multi-cartpole", "num_envs": 4},
+            "algorithm": {"unroll": 8, "minibatch": 16, **MAPPO},
+            "placement": {"actors": 2, "ring": 2, "inference": "worker"},
+        },
+        {
+            "env": {"id": "classic/tictactoe_v3", "num_envs": 4},
+            "algorithm": {"unroll": 8, "minibatch": 16, **MAPPO},
+            "placement": {"actors": 2},
         },
     ],
 )

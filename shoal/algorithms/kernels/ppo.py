@@ -9,6 +9,7 @@ from torch import Tensor
 
 from shoal.algorithms.actor_critic import ActorCritic
 from shoal.algorithms.kernels.tower import Tower
+from shoal.api.policy import Model
 from shoal.models.heads.discrete import Categorical
 from shoal.models.mlp import MLPModel
 
@@ -37,22 +38,22 @@ class PPOKernel:
     @staticmethod
     def suits(policy: ActorCritic) -> bool:
         """Whether this policy is the one that the formulas below are written for."""
-        if not (isinstance(policy.actor, MLPModel) and isinstance(policy.critic, MLPModel)):
-            return False
-        plain = policy.actor.dense.norms is None and policy.actor.dense.activation is torch.tanh
         head = policy.head
-        return plain and type(head) is Categorical and head.start == 0 and policy.actor.vector.plain
+        choice = type(head) is Categorical and head.start == 0
+        return choice and not policy.shared and all(_is_plain(model) for model in (policy.actor, policy.critic))
 
     @torch.no_grad()
     def judge(
-        self, observation: Tensor, action: Tensor, old_log_prob: Tensor, advantage: Tensor, target: Tensor, *,
-        clip: float, value_coef: float, entropy_coef: float,
+        self, observation: Tensor, world: Tensor, action: Tensor, old_log_prob: Tensor, advantage: Tensor,
+        target: Tensor, *, clip: float, value_coef: float, entropy_coef: float,
     ) -> Judged:  # fmt: skip
-        """observation `[N, ...]`, the others `[N]`. d log p(a) / d logit = onehot(a) - p and dH / d logit = -p (log p + H)."""
+        """observation, world (what the critic sees) `[N, ...]`, the others `[N]`.
+
+        d log p(a) / d logit = onehot(a) - p and dH / d logit = -p (log p + H).
+        """
         n = len(action)
-        x = observation.flatten(1)
-        log_probs = self._actor.forward(x).log_softmax(0)
-        value = self._critic.forward(x)[0]
+        log_probs = self._actor.forward(observation.flatten(1)).log_softmax(0)
+        value = self._critic.forward(world.flatten(1))[0]
         probs, index = log_probs.exp(), action.unsqueeze(0)
         log_ratio = log_probs.gather(0, index)[0] - old_log_prob
         ratio = log_ratio.exp()
@@ -73,3 +74,9 @@ class PPOKernel:
         """Write the gradient of the minibatch judged last."""
         self._actor.backward(judged.by_logit)
         self._critic.backward(judged.by_value)
+
+
+def _is_plain(model: Model | None) -> bool:
+    if not isinstance(model, MLPModel):
+        return False
+    return model.dense.norms is None and model.dense.activation is torch.tanh and model.vector.plain

@@ -10,6 +10,7 @@ from shoal.algorithms.policy_gradient import PolicyGradient
 from shoal.algorithms.ppo.config import PPOConfig
 from shoal.algorithms.replicas import normalised
 from shoal.algorithms.returns import gae
+from shoal.algorithms.value_scale import ValueScale
 from shoal.api.algorithm import Learner, Needs, Task
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Metric
@@ -22,7 +23,8 @@ class PPO(PolicyGradient):
     Config = PPOConfig
 
     def __init__(self, config: PPOConfig, model: Named, task: Task) -> None:
-        super().__init__(config, model, task, Needs(unroll=config.unroll, max_lag=0))
+        scale = ValueScale() if config.normalise_values else None
+        super().__init__(config, model, task, Needs(unroll=config.unroll, max_lag=0), scale)
         self.config = config
         self.passes = ClippedPasses(self, config)
 
@@ -34,9 +36,14 @@ class PPO(PolicyGradient):
         """Values of all rows by the newest parameters, then advantages and targets."""
         observation = self.policy.normalised(batch.observation)
         value = self.policy.values(observation, batch.state, batch.first)
+        if self.value_scale is not None:
+            value = self.value_scale.restored(value)
         ends = (batch.terminated, batch.truncated, batch.valid)
         advantage = gae(self.scaled_reward(batch), value, *ends, gamma=self.config.gamma, lam=self.config.lam)
         target = advantage + value
+        if self.value_scale is not None:
+            self.value_scale.update(target, batch.valid, learner.mean)
+            target, value = self.value_scale(target), self.value_scale(value)
         if self.config.normalise_advantages:
             advantage = normalised(advantage, batch.valid, learner.mean)
         return Experience(
