@@ -1,0 +1,1 @@
+"""Where experience waits to be learned from again. No processes in here."""
