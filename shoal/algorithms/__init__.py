@@ -11,6 +11,7 @@ ALGORITHMS = Table(
         "appo": "shoal.algorithms.appo:APPO",
         "impala": "shoal.algorithms.impala:IMPALA",
         "a2c": "shoal.algorithms.a2c:A2C",
+        "dqn": "shoal.algorithms.dqn:DQN",
         "a3c": "shoal.algorithms.a2c:A3C",
     },
 )

@@ -127,10 +127,9 @@ def sight_of(config: PolicyGradientConfig, task: Task) -> Sight:
     return Sight(task.group.observation_space, agents, task.world if config.critic == "central" else None)
 
 
-def check_schedules(config: PolicyGradientConfig, horizon: int | None) -> None:
+def check_schedules(config: Config, horizon: int | None) -> None:
     """A schedule needs an end."""
-    for key in ("lr", "entropy"):
-        value = getattr(config, key)
+    for key, value in config:
         if isinstance(value, Schedule) and value.steps is None and horizon is None:
             raise InputError(f"algorithm.{key} has no end: give it `steps`, or set stop.steps")
 

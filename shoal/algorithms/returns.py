@@ -38,6 +38,20 @@ def gae(
     return reverse_scan(delta * valid, gamma * lam * goes_on)
 
 
+def n_step(reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float, steps: int) -> Tensor:
+    """`steps` rewards and then the value of where they led (Sutton 1988) -> `[R, B]`.
+
+    Fewer rewards where the episode ends before: after a truncation the final observation's value follows, after a termination
+    nothing. A row counts only if `steps` rows follow it in its fragment, which is what `Needs.bootstrap` is for.
+    """
+    goes_on = ~(terminated | truncated)
+    following = _following(value) * ~terminated
+    total = reward + gamma * following
+    for _ in range(steps - 1):
+        total = reward + gamma * torch.where(goes_on, _following(total), following)
+    return total
+
+
 class VTrace(NamedTuple):
     """What V-trace makes of a batch. All `[R, B]`."""
 

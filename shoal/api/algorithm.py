@@ -24,6 +24,20 @@ Agreement = Literal["allreduce", "hogwild"]
 
 
 @dataclass(frozen=True)
+class Replay:
+    """How experience is kept and learned from again. A round is what one batch of fragments holds."""
+
+    capacity: int
+    """Rows that are kept."""
+    sequences: int
+    """In one batch, over all replicas of the trainer."""
+    updates: int
+    """Batches per round."""
+    warmup: int = 1
+    """Rows that must be there before the first update."""
+
+
+@dataclass(frozen=True)
 class Needs:
     """What an algorithm asks of the pipeline."""
 
@@ -39,6 +53,8 @@ class Needs:
     """How replicas of the trainer agree when the experiment does not say."""
     world: bool = False
     """Lanes note what a central critic sees: observations are then those of `shoal.api.sight.Sight`."""
+    replay: Replay | None = None
+    """Learn from kept experience; None: from each batch once, as it comes."""
 
 
 @dataclass(frozen=True)

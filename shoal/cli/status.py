@@ -163,6 +163,6 @@ def _rows(rows: dict[str, int]) -> RenderableType:
     parts = [
         f"{rows[key]:,} {key.replace('_', ' ')}"
         for key in rows
-        if key != "produced" and (rows[key] or key == "trained")
+        if key != "produced" and (rows[key] or (key == "trained" and not rows.get("inserted")))
     ]
     return Text.assemble(("rows  ", "dim"), f"{rows.get('produced', 0):,} produced = {' + '.join(parts)}")

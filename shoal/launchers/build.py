@@ -15,6 +15,7 @@ from shoal.api.worker import Worker
 from shoal.base.faults import Fault, Faults
 from shoal.base.flat import Flat
 from shoal.base.seeding import Noise, derive_seed
+from shoal.buffers.uniform import UniformReplay
 from shoal.checkpoints.store import Checkpoint
 from shoal.envs import make_env
 from shoal.envs.background import BackgroundEnv
@@ -33,6 +34,7 @@ from shoal.streams.parameter import ParameterReader
 from shoal.streams.sample import SampleReader, SampleWriter
 from shoal.workers.actor import ActorWorker, Pulse
 from shoal.workers.policy import PolicyWorker
+from shoal.workers.replay import ReplayFeed
 from shoal.workers.trainer import Archive, Replica, TrainerWorker
 
 FOREVER = 1e6
@@ -97,7 +99,8 @@ class Builder:
         trainer = TrainerWorker(
             policy, algorithm, self._learner(policy, replica), reader, streams.publisher(f"version/{policy}", rank),
             max_lag=program.max_lag, replica=replica, leave=self._leave(policy, replica),
-            archives=self._archives(policy, rank), faults=self._faults("trainer", Job("trainer", rank, policy).name),
+            archives=self._archives(policy, rank), replay=self._replay(program.policies[policy], rank),
+            faults=self._faults("trainer", Job("trainer", rank, policy).name),
         )  # fmt: skip
         if life.start is not None:
             trainer.restore(life.start.tensors, life.start.version)
@@ -116,6 +119,15 @@ class Builder:
             for name, past in pasts.items()
             if past is not None and past.of == policy and rank == 0
         ]
+
+    def _replay(self, plan: PolicyPlan, rank: int) -> ReplayFeed | None:
+        """A replica's share of the buffer; a trainer that starts anew begins with an empty one."""
+        needs, replicas = plan.algorithm.needs.replay, self.program.trainers
+        if needs is None:
+            return None
+        seed = derive_seed(self.program.experiment.seed, f"replay of {plan.name}")
+        buffer = UniformReplay(plan.example(), max(1, plan.sequences // replicas), seed=seed, slot=rank)
+        return ReplayFeed(needs, buffer, replicas)
 
     def _learner(self, policy: str, replica: Replica) -> Learner:
         if replica.of == 1 or not replica.in_step:

@@ -12,6 +12,7 @@ from shoal.algorithms import ALGORITHMS
 from shoal.api.algorithm import Algorithm, Needs, Task
 from shoal.api.env import AgentGroup, Step
 from shoal.api.experiment import Experiment, PlacementConfig
+from shoal.api.fragment import Fragment
 from shoal.api.policy import Policy
 from shoal.api.sight import Sight
 from shoal.base.arrays import Layout
@@ -19,6 +20,7 @@ from shoal.base.config import Config, Named
 from shoal.base.errors import InputError
 from shoal.base.flat import Flat
 from shoal.base.seeding import derive_seed
+from shoal.buffers.uniform import replay_nbytes
 from shoal.envs import make_env
 from shoal.launchers.casting import Role, cast
 from shoal.launchers.other_runs import begin_from
@@ -69,6 +71,16 @@ class PolicyPlan(PlayerPlan):
         lanes = self.lanes // producers
         group = replace(self.group, observation_space=self.sight.noted)
         return fragment_layout(group, self.algorithm.needs, self.algorithm.policy, lanes, self.mask_width)
+
+    def example(self) -> Fragment:
+        """A fragment of one lane, of zeros."""
+        return Fragment(**self.layout(self.lanes).allocate()["fragment"])
+
+    @property
+    def sequences(self) -> int:
+        """Kept for replay, over all replicas of the trainer; 0: none."""
+        needs = self.algorithm.needs
+        return 0 if needs.replay is None else max(1, needs.replay.capacity // needs.unroll)
 
     def copy_policy(self) -> tuple[Policy, Flat]:
         """A policy to act with, and the block that its versions are loaded into."""
@@ -262,11 +274,13 @@ def plan_of(program: Program) -> dict[str, Any]:
             "batch": plan.lanes * needs.unroll,
             "bytes_per_version": plan.algorithm.flat.nbytes,
             "bytes_of_sample_ring": plan.layout(program.producers).nbytes * program.slots * program.producers,
+            "bytes_of_replay": replay_nbytes(plan.example(), plan.sequences),
         }
     workers = {"controller": 1, "actor": program.actors, "trainer": len(policies) * program.trainers}
     if program.experiment.placement.inference == "worker":
         workers["policy worker"] = len(policies) * program.experiment.placement.policy_workers
-    memory = sum(p["bytes_of_sample_ring"] + p["bytes_per_version"] * program.slots for p in policies.values())
+    held = ("bytes_of_sample_ring", "bytes_of_replay")
+    memory = sum(sum(p[key] for key in held) + p["bytes_per_version"] * program.slots for p in policies.values())
     return {
         "workers": workers,
         "policies": policies,

@@ -195,7 +195,8 @@ class TrajectoryBuilder:
         cells.valid[at] = True
         self._advance(pick)
         if np.count_nonzero(view.truncated) and (cut := closing & view.truncated & ~view.terminated).any():
-            self._write_unacted(view.observation if view.final_observation is None else view.final_observation, cut)
+            final, mask = view.final_observation, view.action_mask
+            self._write_unacted(*((view.observation, mask) if final is None else (final, None)), cut)
             self._advance(np.nonzero(cut)[0])
 
     def _advance(self, lanes: Any) -> None:
@@ -207,16 +208,21 @@ class TrajectoryBuilder:
         low, high = int(self._cursor.min()), int(self._cursor.max())
         self._row = low if low == high else None
 
-    def _write_unacted(self, observation: Tree, mask: np.ndarray) -> None:
-        """An observation that is only looked at: what a truncation left behind, or what a fragment ends with."""
+    def _write_unacted(self, observation: Tree, action_mask: np.ndarray | None, lanes: np.ndarray) -> None:
+        """An observation that is only looked at: what a truncation left behind, or what a fragment ends with.
+
+        Worlds that reset in the same step do not say what was allowed at the end: then everything was.
+        """
         cells = self._open_cells
-        at, pick = self._place(mask)
+        at, pick = self._place(lanes)
 
         def put(array: np.ndarray, values: np.ndarray) -> None:
             array[at] = values[pick]
 
         tree_map(put, cells.observation, observation)
         cells.first[at] = False
+        if cells.action_mask is not None:
+            cells.action_mask[at] = True if action_mask is None else action_mask[pick]
 
     # ------------------------------------------------------------ finish
 
@@ -226,7 +232,7 @@ class TrajectoryBuilder:
         fragment, header = self._slot.fragment, self._slot.header
         room = ~self._pending & (self._cursor < self._rows)
         if room.any():
-            self._write_unacted(view.observation, room)
+            self._write_unacted(view.observation, view.action_mask, room)
             at, pick = self._place(room)
             self._open_cells.first[at] = self._first[pick]
         if self._carry or self._pending.any():

@@ -22,8 +22,8 @@ from shoal.base.tree import Tree, tree_map
 from shoal.streams.primitives import Ring, Slot, Waiter
 from shoal.streams.transports.memory import NoWaiting
 
-OUTCOMES = ("trained", "stale", "not_finite", "lost")
-"""What becomes of the rows of a fragment. stale: older than `max_lag`; lost: their trainer died with them."""
+OUTCOMES = ("trained", "inserted", "stale", "not_finite", "lost")
+"""What becomes of a fragment's rows. inserted: kept for replay; stale: older than `max_lag`; lost: their trainer died with them."""
 _IDS = [(name, np.int64) for name in ("producer", "incarnation", "sequence", "rows", "steps", "version")]
 HEADER = np.dtype([*_IDS, ("produced", np.int64, (2,)), ("settled", np.int64, (2, len(OUTCOMES)))])
 """rows: valid ones; steps: environment steps behind them; version: the oldest that decided.

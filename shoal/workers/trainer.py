@@ -1,12 +1,14 @@
 """The trainer worker.
 
 Consumes batches of fragments; produces parameter versions and metrics; waits for a whole batch, and after each update for the
-controller's leave to go on. Slots are freed after the version trained on them is published: that is what bounds the lag.
+controller's leave to go on. Slots are freed after the version trained on them is published: that is what bounds the lag. If its
+algorithm replays, it keeps what it takes and learns from batches drawn out of that: still one version per batch taken.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +18,7 @@ from torch import Tensor
 
 from shoal.api.algorithm import Algorithm, Learner, NonFiniteError
 from shoal.api.fragment import Fragment
-from shoal.api.metric import Largest, Metric, Total
+from shoal.api.metric import Largest, Metric, Total, merge_into
 from shoal.api.worker import Report, Worker
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import NO_FAULTS, Faults
@@ -25,6 +27,7 @@ from shoal.streams.leave import Leave
 from shoal.streams.primitives import Mailbox
 from shoal.streams.sample import Posted, SampleReader
 from shoal.workers.batch import find_problem, join
+from shoal.workers.replay import ReplayFeed
 
 BAD_IN_A_ROW = 10
 """Dropped batches, one after the other, that end the run."""
@@ -63,13 +66,13 @@ class TrainerWorker(Worker):
     def __init__(
         self, policy: str, algorithm: Algorithm, learner: Learner, samples: SampleReader, mailbox: Mailbox, *,
         max_lag: int = 0, replica: Replica = Replica(), leave: Leave | None = None,
-        archives: list[Archive] | None = None, faults: Faults = NO_FAULTS,
+        archives: list[Archive] | None = None, replay: ReplayFeed | None = None, faults: Faults = NO_FAULTS,
     ) -> None:  # fmt: skip
         self.name = f"trainer-{policy}-{replica.rank}"
         self.policy, self.algorithm = policy, algorithm
         self._learner, self._samples, self._mailbox = learner, samples, mailbox
         self._max_lag, self._replica, self._leave, self._faults = max_lag, replica, leave, faults
-        self._archives = archives or []
+        self._archives, self._replay = archives or [], replay
         self._shares = Shares("trainer")
         self.version, self.steps = 0, 0
         self._updates = 0
@@ -121,9 +124,14 @@ class TrainerWorker(Worker):
         rows = sum(int(posted.header["rows"]) for posted in taken)
         batch = join([posted.fragment for posted in taken])
         problem = self._agree(sum(int(posted.header["steps"]) for posted in taken), find_problem(batch))
-        metrics, problem = self._train(batch, problem)
+        if self._replay is None:
+            metrics, problem = self._train([batch], problem)
+        else:  # what a drawn batch lacks is no fault of the round that was kept
+            fragments = [posted.fragment for posted in taken]
+            metrics, _ = self._train(self._replay.batches(fragments, self.version, self._learner), problem)
+            metrics |= self._replay.metrics()
         self._publish()
-        self._samples.free("not_finite" if problem else "trained")
+        self._samples.free("not_finite" if problem else "trained" if self._replay is None else "inserted")
         metrics["train/dropped_not_finite" if problem else "train/rows"] = Total(rows)
         metrics |= {"train/lag": Largest(lag), "time/train": Total(time.perf_counter() - began), **self._shares.take()}
         version = self.version if self._replica.speaks else None
@@ -138,12 +146,13 @@ class TrainerWorker(Worker):
         self._learner.steps = self.steps if self._replica.in_step else self.steps * self._replica.of
         return (problem or "a replica's batch is not finite") if bad else None
 
-    def _train(self, batch: Fragment, problem: str | None) -> tuple[dict[str, Metric], str | None]:
-        """Learn from the batch, or drop it and say why."""
+    def _train(self, batches: Iterable[Fragment], problem: str | None) -> tuple[dict[str, Metric], str | None]:
+        """Learn from the batches of a round, or drop them and say why."""
         metrics: dict[str, Metric] = {}
         if problem is None:
             try:
-                metrics = self.algorithm.update(batch, self._learner).metrics
+                for batch in batches:
+                    merge_into(metrics, self.algorithm.update(batch, self._learner).metrics)
             except NonFiniteError as error:
                 self._mailbox.read(self.version, self.algorithm.flat.block.numpy())  # undo the minibatches before
                 problem = str(error)

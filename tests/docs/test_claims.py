@@ -115,6 +115,10 @@ def defined_metrics(algorithm: str | None = None) -> list[str]:
     return [re.sub(r"<\w+>", r"[^/]+", name) for name in names]
 
 
+QUICK = {"ppo": {"minibatch": 64}, "appo": {"minibatch": 64}, "dqn": {"warmup": 100}}
+"""What an algorithm needs to take its steps in a short run."""
+
+
 @pytest.mark.parametrize(
     ("world", "algorithm"), [("shoal/signal", "ppo"), *(("shoal/cut", name) for name in ALGORITHMS.entries)]
 )
@@ -122,7 +126,7 @@ def test_every_number_of_a_run_is_defined(tmp_path: Path, world: str, algorithm:
     experiment = Experiment.parse(
         {
             "env": {"id": world, "num_envs": 8},
-            "algorithm": {"name": algorithm, "unroll": 16, **({"minibatch": 64} if "ppo" in algorithm else {})},
+            "algorithm": {"name": algorithm, "unroll": 16, **QUICK.get(algorithm, {})},
             "stop": {"updates": 4, "return": 1e-9},
         }
     )

@@ -170,7 +170,7 @@ def test_settle_books_the_oldest_and_frees_it() -> None:
     with pytest.raises(RuntimeError, match="not the oldest"):
         settle(ring, second, "trained")
     settle(ring, first, "stale")
-    assert account(ring) == Account(7, {"trained": 0, "stale": 3, "not_finite": 0, "lost": 0}, 4)
+    assert account(ring) == Account(7, {"trained": 0, "inserted": 0, "stale": 3, "not_finite": 0, "lost": 0}, 4)
 
 
 def test_accounts_add_up() -> None:
@@ -196,7 +196,7 @@ def test_a_reader_replaced_within_a_round_loses_the_whole_round_where_runs_are_e
     assert world.take()
     assert [int(posted.header["sequence"]) for posted in world.batch or []] == [1, 1, 1]
     world.free("trained")
-    assert world.check() == Account(132, {"trained": 30, "stale": 0, "not_finite": 0, "lost": 102}, 0)
+    assert world.check() == Account(132, {"trained": 30, "inserted": 0, "stale": 0, "not_finite": 0, "lost": 102}, 0)
 
 
 def test_a_reader_replaced_within_a_round_loses_what_it_held_elsewhere() -> None:
@@ -209,7 +209,7 @@ def test_a_reader_replaced_within_a_round_loses_what_it_held_elsewhere() -> None
         world.post(index, rows)
     assert world.take()
     world.free("trained")
-    assert world.check() == Account(122, {"trained": 120, "stale": 0, "not_finite": 0, "lost": 2}, 0)
+    assert world.check() == Account(122, {"trained": 120, "inserted": 0, "stale": 0, "not_finite": 0, "lost": 2}, 0)
 
 
 def test_a_stale_fragment_waits_for_an_open_one_before_it() -> None:
@@ -226,7 +226,7 @@ def test_a_stale_fragment_waits_for_an_open_one_before_it() -> None:
     assert world.rings[0].freed == 0
     world.free("trained")
     assert world.rings[0].freed == 2
-    assert world.check() == Account(111, {"trained": 101, "stale": 10, "not_finite": 0, "lost": 0}, 0)
+    assert world.check() == Account(111, {"trained": 101, "inserted": 0, "stale": 10, "not_finite": 0, "lost": 0}, 0)
 
 
 RING, WHEN = st.integers(0, 2), st.sampled_from(["before", "after"])

@@ -1,0 +1,48 @@
+"""DQN (Mnih et al. 2015) with double Q-learning, dueling values and n-step targets: replayed sequences in, better versions out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from shoal.algorithms.dqn.config import DQNConfig
+from shoal.algorithms.dqn.policy import QPolicy
+from shoal.algorithms.q_learning import Judged, QLearning, choices_of, replay_of
+from shoal.api.algorithm import Needs, Task
+from shoal.api.fragment import Fragment
+from shoal.base.config import Named, value_at
+from shoal.base.seeding import derive_seed
+from shoal.models import build_model
+from shoal.models.heads.values import greedy
+
+
+class DQN(QLearning):
+    """Every lane is an agent of its own, all with the same values."""
+
+    Config = DQNConfig
+    policy: QPolicy
+
+    def __init__(self, config: DQNConfig, model: Named, task: Task) -> None:
+        needs = Needs(config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, replay=replay_of(config))
+        super().__init__(config, task, needs)
+        torch.manual_seed(derive_seed(task.seed, "initial weights"))
+        choices, body = choices_of(task.group, config.name), build_model(model, task.group.observation_space)
+        epsilon = value_at(config.epsilon, 0, task.horizon)
+        self._own(QPolicy(choices, body, dueling=config.dueling, epsilon=epsilon))
+
+    @property
+    def epsilon(self) -> Tensor:
+        return self.policy.epsilon
+
+    def _judge(self, batch: Fragment) -> Judged:
+        seen = (batch.observation, batch.state, batch.first)
+        online, _ = self.policy.values(*seen)
+        with torch.no_grad():
+            target, _ = self.target.module.values(*seen)
+        best = greedy(online.detach() if self.settings.double else target, batch.action_mask)
+        return Judged(picked(online, batch.action - self.policy.start), picked(target, best))
+
+
+def picked(values: Tensor, index: Tensor) -> Tensor:
+    """`[..., choices]`, `[...]` -> `[...]`."""
+    return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)

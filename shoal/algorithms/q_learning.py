@@ -1,0 +1,163 @@
+"""What all learners of action values share: replay, a target network, one Adam, schedules, and the step along the error."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Literal, NamedTuple
+
+import torch
+from gymnasium.spaces import Discrete
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from shoal.algorithms.learner import Adam
+from shoal.algorithms.policy_gradient import check_schedules, part
+from shoal.algorithms.returns import n_step
+from shoal.algorithms.target import Target
+from shoal.api.algorithm import Algorithm, Learner, Needs, Replay, Task, Update
+from shoal.api.env import AgentGroup
+from shoal.api.fragment import Fragment
+from shoal.api.metric import Last, Mean, Metric
+from shoal.api.policy import Policy
+from shoal.base.config import Config, Count, Schedule, value_at
+from shoal.base.errors import InputError
+from shoal.base.flat import Flat
+
+
+class QLearningConfig(Config):
+    """The settings that all of them have."""
+
+    lr: float | Schedule = 1e-3
+    """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
+    unroll: Count = Field(8, ge=1)
+    """Decisions per sequence: what a lane plays between two rounds, and what is replayed as a whole."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount: how much a reward is worth one decision later."""
+    n_step: Count = Field(1, ge=1)
+    """Rewards that are added up before the target network values the rest."""
+    epsilon: float | Schedule = Schedule(start=1.0, end=0.05, steps=10_000)
+    """Chance of a random action; a number, or a straight line over environment steps."""
+    double: bool = True
+    """The newest parameters choose the next action, the target network values it; otherwise the target network does both."""
+    dueling: bool = False
+    """Split values into that of the situation and what each choice adds."""
+    loss: Literal["huber", "squared"] = "huber"
+    """What is made of an error: `huber` grows straight beyond 1, `squared` is half its square."""
+    target_every: Count = Field(100, ge=1)
+    """Updates between two copies into the target network."""
+    tau: float | None = Field(None, gt=0, le=1)
+    """Move the target network by this share after every update, instead of a copy now and then."""
+    capacity: Count = Field(50_000, ge=1)
+    """Rows that are kept for replay."""
+    batch: Count = Field(128, ge=1)
+    """Rows of one update: `batch / unroll` sequences."""
+    updates: Count = Field(16, ge=1)
+    """Updates per round of `lanes x unroll` new rows."""
+    warmup: Count = Field(1_000, ge=1)
+    """Rows that are kept before the first update."""
+    burn_in: Count = Field(0, ge=0)
+    """Rows before a sequence that only warm recurrent state."""
+    max_grad_norm: float = Field(10.0, gt=0)
+    """Bound on the gradient's norm."""
+
+
+class Judged(NamedTuple):
+    """What a batch says, `[R, B]` each."""
+
+    chosen: Tensor
+    """Value of the action taken, with its graph."""
+    following: Tensor
+    """Value of the best action, by the target network."""
+
+
+class QLearning(Algorithm):
+    """Owns a policy with its target and one Adam. A subclass builds the policy and judges batches."""
+
+    target: Target[Any]
+
+    def __init__(self, config: QLearningConfig, task: Task, needs: Needs) -> None:
+        self.settings, self.needs, self.task = config, needs, task
+        check_schedules(config, task.horizon)
+        self.updates = 0
+
+    def _own(self, policy: Policy) -> None:
+        """Lay the policy out, and give it a target and an optimiser."""
+        config = self.settings
+        self.policy, self.flat = policy, Flat(policy, gradients=True)
+        self.target = Target(policy, self.flat, every=config.target_every, tau=config.tau)
+        lr = value_at(config.lr, 0, self.task.horizon)
+        self.optimiser = Adam(self.flat, lr=lr, max_grad_norm=config.max_grad_norm)
+        self.optimisers = (self.optimiser,)
+
+    @abstractmethod
+    def _judge(self, batch: Fragment) -> Judged:
+        """Value the actions of a batch, and what could follow."""
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> Tensor:
+        """The policy's chance of a random action: a buffer, so that it travels with the version."""
+
+    def update(self, batch: Fragment, learner: Learner) -> Update:
+        config, horizon = self.settings, self.task.horizon
+        self.optimiser.lr = value_at(config.lr, learner.steps, horizon)
+        self.epsilon.fill_(value_at(config.epsilon, learner.steps, horizon))
+        chosen, following = self._judge(batch)
+        ends = (batch.terminated, batch.truncated)
+        target = n_step(batch.reward, following, *ends, gamma=config.gamma, steps=config.n_step)
+        chosen, target = chosen[batch.valid], target[batch.valid]
+        loss = td_loss(chosen, target, config.loss)
+        norm = learner.step(loss, self.optimiser, len(chosen))
+        self.updates += 1
+        self.target.follow(self.updates)
+        return Update(self._metrics(chosen.detach(), target, float(loss.detach()), norm))
+
+    def _metrics(self, chosen: Tensor, target: Tensor, loss: float, norm: float) -> dict[str, Metric]:
+        return {
+            "train/loss": Mean(loss),
+            "train/td_error": Mean(float((chosen - target).abs().mean())),
+            "train/q_mean": Mean(float(chosen.mean())),
+            "train/target_mean": Mean(float(target.mean())),
+            "train/grad_norm": Mean(norm),
+            "train/epsilon": Last(float(self.epsilon)),
+            "train/learning_rate": Last(self.optimiser.lr),
+        }
+
+    # ------------------------------------------------------------ state
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
+        state |= {f"target.{name}": value for name, value in self.target.state_dict().items()}
+        state |= {f"optimiser.{name}": value for name, value in self.optimiser.state_dict().items()}
+        return {**state, "updates": torch.tensor(self.updates)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.policy.load_state_dict(part(state, "policy."))
+        self.target.load_state_dict(part(state, "target."))
+        self.optimiser.load_state_dict(part(state, "optimiser."))
+        self.updates = int(state["updates"])
+
+
+def td_loss(chosen: Tensor, target: Tensor, kind: Literal["huber", "squared"]) -> Tensor:
+    """Mean over rows of what is made of the error."""
+    return functional.huber_loss(chosen, target) if kind == "huber" else 0.5 * functional.mse_loss(chosen, target)
+
+
+def replay_of(config: QLearningConfig) -> Replay:
+    """What is kept and drawn; a batch is whole sequences."""
+    if config.batch % config.unroll:
+        nearest = max(1, round(config.batch / config.unroll)) * config.unroll
+        raise InputError(
+            f"algorithm.batch = {config.batch} is no multiple of algorithm.unroll = {config.unroll}: try {nearest}"
+        )
+    return Replay(config.capacity, config.batch // config.unroll, config.updates, config.warmup)
+
+
+def choices_of(group: AgentGroup, name: str) -> Discrete:
+    """The action space, if it is one choice of n."""
+    if not isinstance(group.action_space, Discrete):
+        raise InputError(
+            f"algorithm.name = '{name}' values one choice of n, not {group.action_space}: try ppo, or wrap the world"
+        )
+    return group.action_space

@@ -1,0 +1,42 @@
+"""What every choice is worth: features in, one value per choice out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from shoal.models.heads.discrete import draw
+from shoal.models.heads.head import legal
+from shoal.models.layers import orthogonal
+
+
+class ChoiceValues(nn.Module):
+    """`[..., features]` -> `[..., choices]`. Dueling (Wang et al. 2016, eq. 9): a value, and how choices differ from their mean."""
+
+    def __init__(self, features: int, choices: int, *, dueling: bool) -> None:
+        super().__init__()
+        self.advantage = orthogonal(nn.Linear(features, choices), 0.1)
+        self.value = orthogonal(nn.Linear(features, 1), 1.0) if dueling else None
+
+    def forward(self, features: Tensor) -> Tensor:
+        advantage: Tensor = self.advantage(features)
+        if self.value is None:
+            return advantage
+        return self.value(features) + advantage - advantage.mean(-1, keepdim=True)
+
+
+def allowed(mask: Tensor | None) -> Tensor | None:
+    """A mask `[..., choices]` that forbids everything concerns nobody who acts: there all is allowed."""
+    return None if mask is None else mask | ~mask.any(-1, keepdim=True)
+
+
+def greedy(values: Tensor, mask: Tensor | None) -> Tensor:
+    """The best allowed choice, `[..., choices]` -> `[...]`."""
+    return legal(values, allowed(mask)).argmax(-1)
+
+
+def epsilon_greedy(values: Tensor, mask: Tensor | None, noise: Tensor, epsilon: Tensor) -> Tensor:
+    """The best choice, or with chance `epsilon` any allowed one. `noise`: `[..., 2]` in [0, 1)."""
+    even = torch.log_softmax(legal(torch.zeros_like(values), allowed(mask)), -1)
+    anything = draw(even, noise[..., 1:]).squeeze(-1)
+    return torch.where(noise[..., 0] < epsilon, anything, greedy(values, mask))

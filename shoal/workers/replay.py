@@ -1,0 +1,45 @@
+"""What a trainer that replays learns from: the rounds it takes go into a buffer, batches are drawn from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from shoal.api.algorithm import Learner, Replay
+from shoal.api.fragment import Fragment
+from shoal.api.metric import Last, Mean, Metric
+from shoal.buffers.uniform import UniformReplay
+from shoal.workers.batch import join
+
+
+class ReplayFeed:
+    """One replica's buffer, and the batches of a round. Equal seeds, rounds and versions give equal batches."""
+
+    def __init__(self, needs: Replay, buffer: UniformReplay, replicas: int = 1) -> None:
+        self._needs, self.buffer = needs, buffer
+        self._sequences = max(1, needs.sequences // replicas)
+        self._replicas = replicas
+        self._updates = self._rows = 0
+
+    def batches(self, fragments: list[Fragment], version: int, learner: Learner) -> Iterator[Fragment]:
+        """Keep a round; then as many batches as it is worth, none of them before there are `warmup` rows."""
+        before = self.buffer.inserted
+        for fragment in fragments:
+            self.buffer.insert(fragment)
+        self._updates, self._rows = 0, self.buffer.inserted - before
+        # Replicas differ in rows and must begin together.
+        held = float(learner.mean(torch.tensor(float(self.buffer.held)))) * self._replicas
+        if held < self._needs.warmup or not self.buffer.filled:
+            return
+        for number in range(self._needs.updates):
+            self._updates += 1
+            yield join([self.buffer.sample(self._sequences, version * self._needs.updates + number)])
+
+    def metrics(self) -> dict[str, Metric]:
+        """Of the round that is over."""
+        return {
+            "replay/held": Last(self.buffer.held),
+            "replay/evicted": Last(self.buffer.evicted),
+            "train/updates_per_row": Mean(self._updates / max(self._rows, 1)),
+        }
