@@ -23,6 +23,10 @@ Agreement = Literal["allreduce", "hogwild"]
 """How the replicas of one trainer agree: by the mean of their gradients, or by writing into the same parameters."""
 
 
+TeamReward = Literal["sum", "mean", "first"]
+"""Rewards of agents as one: added up, their mean, or that of the first agent (where all earn the same)."""
+
+
 @dataclass(frozen=True)
 class Replay:
     """How experience is kept and learned from again. A round is what one batch of fragments holds."""
@@ -53,6 +57,10 @@ class Needs:
     """How replicas of the trainer agree when the experiment does not say."""
     world: bool = False
     """Lanes note what a central critic sees: observations are then those of `shoal.api.sight.Sight`."""
+    lane: Literal["agent", "env"] = "agent"
+    """What a lane follows: one agent, or one env copy with its agents side by side (`rollout/team.py`)."""
+    team_reward: TeamReward = "sum"
+    """Where a lane is an env copy: what the agents' rewards are to it."""
     replay: Replay | None = None
     """Learn from kept experience; None: from each batch once, as it comes."""
 

@@ -18,6 +18,7 @@ def run(run: str, overrides: list[str], *, episodes: int, seed: int, checkpoint:
             "steps": sum(scores.lengths),
             "version": version,
             "agent_return": scores.by_policy,
+            "game_return": scores.mean if scores.game is None else scores.game,
         }
         print_json(document)
         return
@@ -26,6 +27,8 @@ def run(run: str, overrides: list[str], *, episodes: int, seed: int, checkpoint:
         f"{run}, version {version}: mean return {scores.mean:.2f} (standard deviation {scores.std:.2f}) "
         f"over {episodes} greedy episodes of {length:.1f} steps"
     )
+    if scores.game is not None:
+        print(f"as the game states it: {scores.game:.2f}")
     if len(scores.by_policy) > 1:
         parts = ", ".join(f"{name} {mean:.2f}" for name, mean in scores.by_policy.items())
         print(f"mean return of an agent, by policy: {parts}")

@@ -19,6 +19,7 @@ from shoal.rollout.deal import Deal
 from shoal.rollout.evaluate import copies_for
 from shoal.rollout.players import FixedInference, PastInference, RandomPolicy, ScriptedPolicy
 from shoal.rollout.seat import Seat
+from shoal.rollout.team import TeamLanes
 from shoal.rollout.trajectory import TrajectoryBuilder
 from shoal.rollout.world import Notes
 from shoal.streams.inference import InferenceClient, InlineInference
@@ -34,10 +35,21 @@ def make_seat(
     """A player's seat, with the columns that its role names."""
     state = tree_map(lambda t: t.numpy(), policy.initial_state(len(noise.lanes)))
     columns = None if plan.whole_group else list(plan.role.columns)
-    world = builder is not None and isinstance(plan, PolicyPlan) and plan.algorithm.needs.world
-    notes = Notes(len(noise.lanes), policy.agents, world=world)
+    needs = plan.algorithm.needs if isinstance(plan, PolicyPlan) else None
+    team = TeamLanes(needs.team_reward) if needs is not None and needs.lane == "env" else None
+    world = builder is not None and needs is not None and needs.world
+    notes = Notes(len(noise.lanes), 0 if team else policy.agents, world=world)
     return Seat(
-        plan.name, plan.role.group, client, noise, state, builder, columns=columns, decisions=decisions, notes=notes
+        plan.name,
+        plan.role.group,
+        client,
+        noise,
+        state,
+        builder,
+        columns=columns,
+        decisions=decisions,
+        notes=notes,
+        team=team,
     )
 
 
@@ -100,7 +112,7 @@ def make_evaluator(program: Program, mailboxes: dict[str, Mailbox], episodes: in
     env = make_env(program.experiment.env, copies_for(episodes))
     seats, readers = [], []
     for plan in program.players.values():
-        lanes = np.arange(env.num_envs * len(plan.role.columns))
+        lanes = np.arange(env.num_envs * (plan.lanes // program.experiment.env.num_envs))
         of = plan.role.config.past.of if plan.role.config.past else plan.name
         client: InferenceClient
         if of in program.policies:  # earlier versions are stood in for by the present one

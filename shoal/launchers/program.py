@@ -25,6 +25,7 @@ from shoal.envs import make_env
 from shoal.launchers.casting import Role, cast
 from shoal.launchers.other_runs import begin_from
 from shoal.models import resolved_model
+from shoal.rollout.team import team_group
 from shoal.rollout.world import world_space
 from shoal.streams.sample import fragment_layout
 
@@ -64,7 +65,8 @@ class PolicyPlan(PlayerPlan):
     def sight(self) -> Sight:
         """How its observations are made up."""
         needs, policy = self.algorithm.needs, self.algorithm.policy
-        return Sight(self.group.observation_space, policy.agents, self.world if needs.world else None)
+        agents = 0 if needs.lane == "env" else policy.agents  # a team knows its own
+        return Sight(self.group.observation_space, agents, self.world if needs.world else None)
 
     def layout(self, producers: int) -> Layout:
         """What one slot of its sample stream holds: the lanes of one of `producers`."""
@@ -178,6 +180,7 @@ def expand(experiment: Experiment, *, exact: bool = True) -> Program:
         for role in roles
     }
     policies = {name: plan for name, plan in players.items() if isinstance(plan, PolicyPlan)}
+    _check_pasts(players, policies)
     needs = min((plan.algorithm.needs for plan in policies.values()), key=lambda needs: needs.max_lag)
     placement = resolve_placement(experiment.placement, needs, experiment.env.num_envs, exact=exact)
     resolved = experiment.model_copy(update={"placement": placement, **_sections_in_use(experiment, policies)})
@@ -204,7 +207,19 @@ def _plan(
     built = cls(config, model, task)
     if role.config.from_ is not None:
         begin_from(built.policy, role.config.from_, role.policy)
+    if built.needs.lane == "env":
+        if experiment.deal == "shuffled":
+            raise InputError(f"deal = 'shuffled': '{section.name}' learns as a team, whose agents stay; leave it out")
+        own, lanes = team_group(own, world), experiment.env.num_envs
+        mask_width = mask_width and mask_width * len(own.agents)
     return PolicyPlan(role, own, lanes, mask_width, whole, built, section, model, world)
+
+
+def _check_pasts(players: dict[str, PlayerPlan], policies: dict[str, PolicyPlan]) -> None:
+    for name, plan in players.items():
+        past = plan.role.config.past
+        if past is not None and past.of in policies and policies[past.of].algorithm.needs.lane == "env":
+            raise InputError(f"policies.{name}.past.of = '{past.of}' learns as a team: it cannot be met as a past one")
 
 
 def _algorithm_class(section: Named, at: str) -> type[Algorithm]:

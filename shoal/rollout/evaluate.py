@@ -24,6 +24,8 @@ class Scores:
     lengths: list[int]
     by_policy: dict[str, float] = field(default_factory=dict)
     """Policy -> mean return of an agent that it played; of every policy at the table."""
+    game: float | None = None
+    """Mean return as the game itself states it (`Env.game_return`), of all its agents; None: there is only one."""
 
     @property
     def mean(self) -> float:
@@ -56,4 +58,11 @@ def play(
     counted = [own[i] for i in range(share) for own in finished][:episodes]
     returns = [sum(float(episode.played[policy].sum()) for policy in judged) for episode in counted]
     by_policy = {name: float(np.concatenate([e.played[name] for e in counted]).mean()) for name in counted[0].played}
-    return Scores(returns, [episode.length for episode in counted], by_policy)
+    return Scores(returns, [episode.length for episode in counted], by_policy, _game(env, counted))
+
+
+def _game(env: Env, episodes: list[Episode]) -> float | None:
+    everyone = np.array([np.concatenate(list(episode.returns.values())) for episode in episodes])
+    if everyone.shape[1] == 1:
+        return None
+    return float((everyone.sum(1) if env.game_return == "sum" else everyone.mean(1)).mean())

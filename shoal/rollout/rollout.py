@@ -53,7 +53,7 @@ class Rollout:
         self._answers: list[Answer] | None = None
         self._stepping = False
         self._sent = 0.0
-        env.wants_state = any(seat.notes.world for seat in seats)
+        env.wants_state = any(seat.wants_world for seat in seats)
         self._world = WorldView(env) if env.wants_state else None
         step = env.reset(seed)
         world = None if self._world is None else self._world.see(step)

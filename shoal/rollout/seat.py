@@ -10,6 +10,7 @@ import numpy as np
 from shoal.api.env import Array, Turn
 from shoal.base.seeding import Noise
 from shoal.base.tree import Tree, tree_map
+from shoal.rollout.team import TeamLanes
 from shoal.rollout.trajectory import TrajectoryBuilder, View
 from shoal.rollout.world import Notes, Seen
 from shoal.streams.inference import Answer, Ask, InferenceClient
@@ -19,17 +20,18 @@ class Seat:
     """Lays its agents of one group out as lanes `[num_envs * agents]`, asks for decisions, remembers recurrent state.
 
     columns   the agents' places in the group; None: all of them
+    team      one lane per env copy, its agents side by side; None: one per agent
     owned     bool `[lanes]` where agents are dealt anew each episode: the lanes that are this policy's now
     """
 
     def __init__(
         self, policy: str, group: str, client: InferenceClient, noise: Noise, state: Tree | None,
         builder: TrajectoryBuilder | None = None, *, columns: list[int] | None = None, decisions: int = 0,
-        notes: Notes | None = None,
+        notes: Notes | None = None, team: TeamLanes | None = None,
     ) -> None:  # fmt: skip
         self.policy, self.group, self.client, self.builder, self.columns = policy, group, client, builder, columns
         self.owned: np.ndarray | None = None
-        self._noise, self._state = noise, state
+        self._noise, self._state, self._team = noise, state, team
         self.notes = notes or Notes(len(noise.lanes), 0, world=False)
         self._first = builder.first if builder else np.ones(len(noise.lanes), np.bool_)
         self._view: View | None = None
@@ -62,7 +64,7 @@ class Seat:
         self.client.ask(Ask(self.notes.asked(view.observation), self._first, noise, self._state, view.action_mask))
 
     def take(self, answer: Answer) -> Array:
-        """Note the decision; the actions, by lane."""
+        """Note the decision; the actions, by agent."""
         view = self._seen()
         if self.builder is not None:
             self.builder.decide(view, answer, self._state)
@@ -71,11 +73,11 @@ class Seat:
         if self._state is not None:
             self._remember(answer.state, view.acting)
         self._decisions += 1
-        return answer.action
+        return answer.action if self._team is None else answer.action.reshape(-1)
 
     def see(self, turn: Turn, steps: int, owned: np.ndarray | None = None, world: Seen | None = None) -> bool:
         """Take in the outcome; True: a fragment was posted. `owned`: the lanes that are its own from now on, if they change."""
-        self._view = view = self.notes.of(as_lanes(turn, self.columns), world)
+        self._view = view = self._look(turn, world)
         ended = view.terminated | view.truncated
         if self.owned is not None:
             self._view = view = masked(view, self.owned, self.owned if owned is None else owned)
@@ -86,10 +88,23 @@ class Seat:
 
     def start(self, turn: Turn, owned: np.ndarray | None = None, world: Seen | None = None) -> None:
         """The first view, after a reset."""
-        self._view, self.owned = self.notes.of(as_lanes(turn, self.columns), world), owned
+        if self._team is not None:
+            self._team.restart()
+        self._view, self.owned = self._look(turn, world), owned
         if owned is not None:
             self._view = masked(self._view, owned, owned)
         self._first[:] = True
+
+    @property
+    def wants_world(self) -> bool:
+        """Its lanes note what there is beside their own."""
+        return self.notes.world or self._team is not None
+
+    def _look(self, turn: Turn, world: Seen | None) -> View:
+        if self._team is None:
+            return self.notes.of(as_lanes(turn, self.columns), world)
+        assert world is not None, "a team sees the world"
+        return self._team.view(of_columns(turn, self.columns), world)
 
     def _seen(self) -> View:
         assert self._view is not None, "start comes first"
@@ -117,8 +132,7 @@ def masked(view: View, before: np.ndarray, after: np.ndarray) -> View:
 
 def as_lanes(turn: Turn, columns: list[int] | None = None) -> View:
     """`[rows, agents, ...]` -> `[rows * agents, ...]`, without a copy unless only some columns are wanted."""
-    if columns is not None:
-        turn = Turn(**{name: tree_map(lambda array: array[:, columns], part) for name, part in vars(turn).items()})
+    turn = of_columns(turn, columns)
 
     def lanes(array: Any) -> Any:
         return array.reshape(-1, *array.shape[2:])
@@ -133,3 +147,10 @@ def as_lanes(turn: Turn, columns: list[int] | None = None) -> View:
         None if mask is None else lanes(mask),
         None if final is None else tree_map(lanes, final),
     )
+
+
+def of_columns(turn: Turn, columns: list[int] | None) -> Turn:
+    """Some agents of a group; None: all."""
+    if columns is None:
+        return turn
+    return Turn(**{name: tree_map(lambda array: array[:, columns], part) for name, part in vars(turn).items()})

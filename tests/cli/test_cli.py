@@ -122,7 +122,7 @@ def test_evaluate(trained: Path) -> None:
         json.loads(shoal("evaluate", "cartpole/one", "--episodes", "7", "--json", cwd=trained).stdout) for _ in range(2)
     )
     assert one == two
-    assert set(one) == {"mean_return", "std_return", "episodes", "steps", "version", "agent_return"}
+    assert set(one) == {"mean_return", "std_return", "episodes", "steps", "version", "agent_return", "game_return"}
     assert (one["episodes"], one["version"]) == (7, 2)
     assert one["steps"] == pytest.approx(7 * one["mean_return"])
     other = json.loads(

@@ -24,6 +24,7 @@ class TwoStep(Batch):
     PAYOFF = np.array([[[0.0, 0.0], [0.0, 0.0]], [[7.0, 7.0], [7.0, 7.0]], [[0.0, 1.0], [1.0, 8.0]]])
     """`[place, action of the first, action of the second]`."""
     best_return = 8.0
+    game_return = "mean"
 
     def __init__(self, num_envs: int, *, first_slot: int = 0, agent_id: bool = True) -> None:
         space = Box(0.0, 1.0, (5 if agent_id else 3,))
