@@ -12,6 +12,7 @@ ALGORITHMS = Table(
         "impala": "shoal.algorithms.impala:IMPALA",
         "a2c": "shoal.algorithms.a2c:A2C",
         "dqn": "shoal.algorithms.dqn:DQN",
+        "qmix": "shoal.algorithms.qmix:QMIX",
         "a3c": "shoal.algorithms.a2c:A3C",
     },
 )

@@ -63,12 +63,14 @@ class QLearningConfig(Config):
 
 
 class Judged(NamedTuple):
-    """What a batch says, `[R, B]` each."""
+    """What a batch says: `[R, B]` each, or `[R, B, A]` where a lane's agents are judged one by one."""
 
     chosen: Tensor
     """Value of the action taken, with its graph."""
     following: Tensor
     """Value of the best action, by the target network."""
+    counts: Tensor
+    """bool: to learn from."""
 
 
 class QLearning(Algorithm):
@@ -103,15 +105,23 @@ class QLearning(Algorithm):
         config, horizon = self.settings, self.task.horizon
         self.optimiser.lr = value_at(config.lr, learner.steps, horizon)
         self.epsilon.fill_(value_at(config.epsilon, learner.steps, horizon))
-        chosen, following = self._judge(batch)
-        ends = (batch.terminated, batch.truncated)
-        target = n_step(batch.reward, following, *ends, gamma=config.gamma, steps=config.n_step)
-        chosen, target = chosen[batch.valid], target[batch.valid]
+        judged = self._judge(batch)
+        target = self.targets(batch, judged)[judged.counts]
+        chosen = judged.chosen[judged.counts]
         loss = td_loss(chosen, target, config.loss)
         norm = learner.step(loss, self.optimiser, len(chosen))
         self.updates += 1
         self.target.follow(self.updates)
         return Update(self._metrics(chosen.detach(), target, float(loss.detach()), norm))
+
+    def targets(self, batch: Fragment, judged: Judged) -> Tensor:
+        """What the values should be."""
+        columns = (batch.reward, batch.terminated, batch.truncated)
+        if judged.chosen.ndim > 2:
+            columns = tuple(column.unsqueeze(-1) for column in columns)
+        reward, terminated, truncated = columns
+        following, config = judged.following, self.settings
+        return n_step(reward, following, terminated, truncated, gamma=config.gamma, steps=config.n_step)
 
     def _metrics(self, chosen: Tensor, target: Tensor, loss: float, norm: float) -> dict[str, Metric]:
         return {

@@ -128,8 +128,10 @@ class TrainerWorker(Worker):
             metrics, problem = self._train([batch], problem)
         else:  # what a drawn batch lacks is no fault of the round that was kept
             fragments = [posted.fragment for posted in taken]
-            metrics, _ = self._train(self._replay.batches(fragments, self.version, self._learner), problem)
+            metrics, undone = self._train(self._replay.batches(fragments, self.version, self._learner), problem)
             metrics |= self._replay.metrics()
+            if undone and not problem:
+                metrics["train/undone_rounds"] = Total(1)
         self._publish()
         self._samples.free("not_finite" if problem else "trained" if self._replay is None else "inserted")
         metrics["train/dropped_not_finite" if problem else "train/rows"] = Total(rows)

@@ -14,7 +14,6 @@ import torch
 import shoal
 from shoal.algorithms.dqn import DQN, DQNConfig
 from shoal.algorithms.learner import SoloLearner
-from shoal.algorithms.returns import n_step
 from shoal.api.algorithm import Task
 from shoal.api.experiment import Experiment
 from shoal.api.fragment import Fragment
@@ -86,9 +85,8 @@ def test_targets(settings: dict[str, Any], model: Named, masked: bool) -> None:
     with torch.no_grad():
         algorithm.target._flat.parameters.mul_(-1.5)  # so that it disagrees about what is best
     batch = batch_of(algorithm, masked=masked)
-    chosen, following = algorithm._judge(batch)
-    ends = (batch.terminated, batch.truncated)
-    target = n_step(batch.reward, following, *ends, gamma=0.99, steps=algorithm.settings.n_step)
+    judged = algorithm._judge(batch)
+    chosen, target = judged.chosen, algorithm.targets(batch, judged)
     slow = slow_targets(algorithm, batch)
     assert len(slow) >= 20
     for (row, lane), expected in slow.items():
@@ -191,6 +189,10 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return CheckpointStore(folder / "checkpoints", keep=9).latest().tensors
 
 
+def written(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
 @pytest.mark.parametrize("placement", [{"actors": 1}, {"actors": 2, "inference": "worker"}, {"trainers": 2}])
 def test_equal_bits_in_processes(tmp_path: Path, placement: dict[str, Any]) -> None:
     tree = experiment(placement=placement, model={"name": "gru"}, algorithm={"burn_in": 2, "n_step": 2})
@@ -204,7 +206,7 @@ def test_equal_bits_in_processes(tmp_path: Path, placement: dict[str, Any]) -> N
 
 def test_the_books_of_a_trainer_that_replays(tmp_path: Path) -> None:
     outcome = shoal.train(experiment(), root=tmp_path, quiet=True, on="inline")
-    rows = [json.loads(line) for line in (outcome.folder / "metrics.jsonl").read_text().splitlines()]
+    rows = written(outcome.folder)
     last = rows[-1]
     assert last["rows/trained"] == 0
     assert last["rows/produced"] == last["rows/inserted"] + last["rows/in_flight"]
@@ -214,6 +216,18 @@ def test_the_books_of_a_trainer_that_replays(tmp_path: Path) -> None:
     assert [row["train/updates_per_row"] > 0 for row in rows] == warm
     assert [row["update"] for row in rows] == list(range(1, 13))
     assert int(weights(outcome.folder)["agent/updates"]) == 3 * sum(warm)
+
+
+def test_a_resumed_run_fills_its_buffer_anew(tmp_path: Path) -> None:
+    outcome = shoal.train(experiment(), trial="one", root=tmp_path, quiet=True, on="inline")
+    before = int(weights(outcome.folder)["agent/updates"])
+    shoal.resume("replayed", "one", overrides=["stop.updates=18"], root=tmp_path, quiet=True, on="inline")
+    rows = written(outcome.folder)[12:]
+    assert [row["update"] for row in rows] == list(range(13, 19))
+    assert rows[0]["replay/held"] == rows[0]["rows/inserted"] <= 32
+    warm = sum(row["rows/inserted"] >= 100 for row in rows)
+    assert 0 < warm < 6
+    assert int(weights(outcome.folder)["agent/updates"]) == before + 3 * warm
 
 
 @pytest.mark.parametrize(("world", "model"), [("shoal/chain", "mlp"), ("shoal/recall", "gru")])

@@ -115,7 +115,7 @@ def defined_metrics(algorithm: str | None = None) -> list[str]:
     return [re.sub(r"<\w+>", r"[^/]+", name) for name in names]
 
 
-QUICK = {"ppo": {"minibatch": 64}, "appo": {"minibatch": 64}, "dqn": {"warmup": 100}}
+QUICK = {"ppo": {"minibatch": 64}, "appo": {"minibatch": 64}, "dqn": {"warmup": 100}, "qmix": {"warmup": 100}}
 """What an algorithm needs to take its steps in a short run."""
 
 

@@ -40,7 +40,8 @@ class DQN(QLearning):
         with torch.no_grad():
             target, _ = self.target.module.values(*seen)
         best = greedy(online.detach() if self.settings.double else target, batch.action_mask)
-        return Judged(picked(online, batch.action - self.policy.start), picked(target, best))
+        chosen = picked(online, batch.action - self.policy.start)
+        return Judged(chosen, picked(target, best), batch.valid)
 
 
 def picked(values: Tensor, index: Tensor) -> Tensor:

@@ -1,0 +1,82 @@
+"""QMIX (Rashid et al. 2018), VDN (Sunehag et al. 2018), independent learners: replayed teams in, better versions out."""
+
+from __future__ import annotations
+
+import torch
+from gymnasium.vector.utils import batch_space
+from torch import Tensor, nn
+
+from shoal.algorithms.dqn.dqn import picked
+from shoal.algorithms.q_learning import Judged, QLearning, choices_of, replay_of
+from shoal.algorithms.qmix.config import QMIXConfig
+from shoal.algorithms.qmix.policy import TeamPolicy
+from shoal.api.algorithm import Needs, Task
+from shoal.api.fragment import Fragment
+from shoal.base.config import Named, value_at
+from shoal.base.seeding import derive_seed
+from shoal.base.tree import Tree
+from shoal.models import build_model
+from shoal.models.heads.values import greedy
+from shoal.models.mixers import Monotonic, Sum
+from shoal.models.vector import Vector
+
+
+class QMIX(QLearning):
+    """A lane is a team. Utilities of its agents, mixed into one value, follow the team's reward."""
+
+    Config = QMIXConfig
+    policy: TeamPolicy
+
+    def __init__(self, config: QMIXConfig, model: Named, task: Task) -> None:
+        needs = Needs(
+            config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, lane="env", team_reward=config.reward,
+            replay=replay_of(config),
+        )  # fmt: skip
+        super().__init__(config, task, needs)
+        torch.manual_seed(derive_seed(task.seed, "initial weights"))
+        self.config, space = config, task.group.observation_space
+        choices, body = choices_of(task.group, config.name), build_model(model, space)
+        policy = TeamPolicy(
+            choices, body, len(task.group.agents), self._mixer(task), dueling=config.dueling,
+            agent_ids=config.agent_ids, epsilon=value_at(config.epsilon, 0, task.horizon),
+        )  # fmt: skip
+        self._own(policy)
+
+    def _mixer(self, task: Task) -> nn.Module | None:
+        self._everyone: Vector | None = None
+        if self.config.mixer != "qmix":
+            return Sum() if self.config.mixer == "vdn" else None
+        agents, world = len(task.group.agents), task.world
+        if world is None:
+            self._everyone = Vector(batch_space(task.group.observation_space, agents))
+            world = self._everyone.features
+        return Monotonic(agents, world, embedding=self.config.embedding, hidden=self.config.hyper)
+
+    @property
+    def epsilon(self) -> Tensor:
+        return self.policy.epsilon
+
+    def _judge(self, batch: Fragment) -> Judged:
+        seen = (batch.observation["agents"], batch.state, batch.first)
+        acting, mask = batch.observation["acting"].bool(), self.policy.by_agent(batch.action_mask)
+        online, _ = self.policy.values(*seen)
+        with torch.no_grad():
+            target, _ = self.target.module.values(*seen)
+        best = greedy(online.detach() if self.settings.double else target, mask)
+        # Who does not act adds nothing, whatever it would think of its choices.
+        chosen = picked(online, batch.action - self.policy.start) * acting
+        following = picked(target, best) * acting
+        if self.policy.mixer is None:
+            return Judged(chosen, following, batch.valid.unsqueeze(-1) & acting)
+        world = self._world(batch.observation)
+        with torch.no_grad():
+            following = self.target.module.mixer(following, world)
+        return Judged(self.policy.mixer(chosen, world), following, batch.valid)
+
+    def _world(self, observation: Tree) -> Tensor | None:
+        """The global state `[R, B, S]`; where the world has none, what all its agents see."""
+        if self._everyone is None:
+            world: Tensor | None = observation.get("world")
+            return world
+        agents = observation["agents"]
+        return self._everyone(agents.flatten(0, 1)).unflatten(0, agents.shape[:2])

@@ -1,0 +1,82 @@
+"""A trainer that replays: what it keeps, when it begins, and what a bad round does."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from shoal.algorithms.learner import SoloLearner
+from shoal.api.algorithm import Needs, Replay
+from shoal.api.fragment import Fragment
+from shoal.buffers.uniform import UniformReplay
+from shoal.streams.sample import SampleReader, SampleWriter, account, fragment_layout
+from shoal.streams.transports.memory import MemoryMailbox, MemoryRing
+from shoal.workers.replay import ReplayFeed
+from shoal.workers.trainer import TrainerWorker
+from tests.workers.test_trainer import GROUP, Adding
+
+REPLAY = Replay(capacity=16, sequences=3, updates=2, warmup=8)
+
+
+class World:
+    """One ring of two lanes with two decisions each, and its trainer."""
+
+    def __init__(self) -> None:
+        self.algorithm = Adding()
+        self.algorithm.needs = Needs(2, replay=REPLAY)
+        layout = fragment_layout(GROUP, self.algorithm.needs, self.algorithm.policy, 2, None)
+        self.ring = MemoryRing(layout, 1)
+        self.writer = SampleWriter(self.ring, 0)
+        self.buffer = UniformReplay(Fragment(**layout.allocate()["fragment"]), 8, seed=1)
+        self.mailbox = MemoryMailbox(self.algorithm.flat.nbytes, 1)
+        self.trainer = TrainerWorker(
+            "p", self.algorithm, SoloLearner(), SampleReader([self.ring]), self.mailbox,
+            replay=ReplayFeed(REPLAY, self.buffer),
+        )  # fmt: skip
+        self.trainer.start()
+
+    def round(self, number: float) -> dict[str, float]:
+        posted = self.writer.begin(0.0)
+        assert posted is not None
+        posted.fragment.reward[:] = number
+        posted.fragment.valid[:2] = True
+        posted.header["rows"], posted.header["steps"] = 4, 4
+        self.writer.post(posted)
+        report = self.trainer.poll(0.0)
+        return {name: metric.value for name, metric in report.metrics.items()}
+
+
+def test_it_begins_when_it_is_warm_and_publishes_one_version_a_round() -> None:
+    world = World()
+    start = world.algorithm.flat.block.clone()
+    first = world.round(1.0)
+    assert (first["replay/held"], first["train/updates_per_row"], world.trainer.version) == (4, 0.0, 1)
+    assert torch.equal(world.algorithm.flat.block, start)
+    second = world.round(2.0)
+    assert (second["replay/held"], second["train/updates_per_row"], world.trainer.version) == (8, 0.5, 2)
+    drawn = world.algorithm.seen
+    assert [batch.reward.shape for batch in drawn] == [(3, 3), (3, 3)]
+    assert set(np.concatenate([batch.reward[0].numpy() for batch in drawn]).tolist()) <= {1.0, 2.0}
+    for number in range(3, 8):
+        last = world.round(float(number))
+    assert (last["replay/held"], last["replay/evicted"]) == (16, 12)
+    assert account(world.ring).settled["inserted"] == world.buffer.inserted == 28
+
+
+def test_a_bad_round_is_not_kept() -> None:
+    world = World()
+    world.round(1.0)
+    metrics = world.round(float("nan"))
+    assert metrics["train/dropped_not_finite"] == 4
+    assert (world.buffer.inserted, world.trainer.version) == (4, 2)
+    assert account(world.ring).settled == {"trained": 0, "inserted": 4, "stale": 0, "not_finite": 4, "lost": 0}
+
+
+def test_a_failed_update_is_undone_and_what_was_kept_stays() -> None:
+    world = World()
+    world.round(1.0)
+    before = world.algorithm.flat.block.clone()
+    world.algorithm.fail = True
+    assert world.round(2.0)["train/undone_rounds"] == 1
+    assert torch.equal(world.algorithm.flat.block, before)
+    assert account(world.ring).settled["inserted"] == world.buffer.inserted == 8
