@@ -59,9 +59,7 @@ def train_and_judge(recipe: str, seed: int, shape: str) -> Result:
     with tempfile.TemporaryDirectory() as root:
         outcome = shoal.train(experiment, root=root, on=on, quiet=True)
         there, folder = ELSEWHERE.get(recipe), str(outcome.folder)
-        scores, _ = shoal.evaluate(
-            folder, overrides=there, episodes=200 if there else 100, seed=1000 + seed, root=root
-        )
+        scores, _ = shoal.evaluate(folder, overrides=there, episodes=200 if there else 100, seed=1000 + seed, root=root)
     score = scores.by_policy["agent"] if there else scores.mean
     return Result(seed, outcome.steps, score, outcome.seconds)
 

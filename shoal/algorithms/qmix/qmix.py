@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
-from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
 from shoal.algorithms.dqn.dqn import picked
@@ -14,11 +15,9 @@ from shoal.api.algorithm import Needs, Task
 from shoal.api.fragment import Fragment
 from shoal.base.config import Named, value_at
 from shoal.base.seeding import derive_seed
-from shoal.base.tree import Tree
 from shoal.models import build_model
 from shoal.models.heads.values import greedy
 from shoal.models.mixers import Monotonic, Sum
-from shoal.models.vector import Vector
 
 
 class QMIX(QLearning):
@@ -43,14 +42,11 @@ class QMIX(QLearning):
         self._own(policy)
 
     def _mixer(self, task: Task) -> nn.Module | None:
-        self._everyone: Vector | None = None
         if self.config.mixer != "qmix":
             return Sum() if self.config.mixer == "vdn" else None
-        agents, world = len(task.group.agents), task.world
-        if world is None:
-            self._everyone = Vector(batch_space(task.group.observation_space, agents))
-            world = self._everyone.features
-        return Monotonic(agents, world, embedding=self.config.embedding, hidden=self.config.hyper)
+        assert task.world is not None, "a team sees the world"
+        width = math.prod(task.world.shape or ())
+        return Monotonic(len(task.group.agents), width, embedding=self.config.embedding, hidden=self.config.hyper)
 
     @property
     def epsilon(self) -> Tensor:
@@ -68,15 +64,7 @@ class QMIX(QLearning):
         following = picked(target, best) * acting
         if self.policy.mixer is None:
             return Judged(chosen, following, batch.valid.unsqueeze(-1) & acting)
-        world = self._world(batch.observation)
+        world = batch.observation["world"]
         with torch.no_grad():
             following = self.target.module.mixer(following, world)
         return Judged(self.policy.mixer(chosen, world), following, batch.valid)
-
-    def _world(self, observation: Tree) -> Tensor | None:
-        """The global state `[R, B, S]`; where the world has none, what all its agents see."""
-        if self._everyone is None:
-            world: Tensor | None = observation.get("world")
-            return world
-        agents = observation["agents"]
-        return self._everyone(agents.flatten(0, 1)).unflatten(0, agents.shape[:2])
