@@ -215,6 +215,12 @@ def test_the_global_state_is_that_of_the_row() -> None:
         [[0, 1], [2, 1]],  # the first copy has begun again
         [[1, 1], [0, 1]],
     ]
+    assert [None if step.final_state is None else step.final_state.tolist() for step in answers] == [
+        None,
+        None,
+        [[2, 0], [2, 1]],  # what the first copy left; the second goes on
+        [[1, 1], [3, 0]],
+    ]
     assert answers[0].state is not None
     assert answers[0].state.dtype == np.float32
     assert loop(make_together()).reset(0).state is None

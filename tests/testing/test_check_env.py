@@ -94,6 +94,7 @@ SPOILT = {
     "steps not counted": (on_step(advanced=lambda step: 0), IDLE),
     "state now and then": (on_step(state=lambda step: np.zeros((3, 1)) if step.episodes else None), STATE),
     "state of another size": (on_step(state=lambda step: np.zeros((3, 1 + len(step.episodes)))), STATE),
+    "state whose end is lost": (on_step(state=lambda step: np.zeros((3, 1)), final_state=lambda step: None), STATE),
     "a group too many": (on_step(turns=lambda step: {**step.turns, "ghost": step.turns["agent"]}), GROUPS),
     "a part of the rows": (on_step(rows=lambda step: np.array([0, 0])), GROUPS),
 }  # fmt: skip
