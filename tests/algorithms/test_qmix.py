@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 import shoal
-from shoal.algorithms.learner import SoloLearner
 from shoal.algorithms.qmix import QMIX, QMIXConfig
 from shoal.api.algorithm import Task
 from shoal.api.env import AgentGroup
@@ -30,8 +30,9 @@ TEAM = AgentGroup(("a", "b", "c"), GROUP.observation_space, GROUP.action_space)
 ROWS, LANES, AGENTS, CHOICES = 7, 4, 3, 4
 
 
-def make(model: Named = MLP, world: int | None = 5, **settings: Any) -> QMIX:
-    return QMIX(QMIXConfig(**{"unroll": 6, "batch": 24, **settings}), model, Task(TEAM, LANES, 1, world))
+def make(model: Named = MLP, **settings: Any) -> QMIX:
+    world = spaces.Box(-9, 9, (5,), np.float32)
+    return QMIX(QMIXConfig(**{"unroll": 6, "batch": 24, **settings}), model, Task(TEAM, LANES, 1, world=world))
 
 
 def batch_of(algorithm: QMIX) -> Fragment:
@@ -135,18 +136,6 @@ def test_who_does_not_act_adds_nothing(mixer: str) -> None:
     other.observation["agents"][~idle] += 3.0
     with torch.no_grad():
         assert not torch.equal(one.chosen, algorithm._judge(other).chosen)
-
-
-def test_without_a_global_state_the_mixer_sees_what_all_agents_see() -> None:
-    algorithm = make(world=None)
-    batch = batch_of(algorithm)
-    del batch.observation["world"]
-    world = algorithm._world(batch.observation)
-    assert world is not None
-    assert torch.equal(world, batch.observation["agents"].flatten(2))
-    before = algorithm.flat.parameters.clone()
-    algorithm.update(batch, SoloLearner())
-    assert not torch.equal(algorithm.flat.parameters, before)
 
 
 def test_agents_differ_by_their_numbers_alone() -> None:

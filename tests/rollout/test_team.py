@@ -12,6 +12,7 @@ from shoal.api.algorithm import Needs
 from shoal.api.env import AgentGroup, Turn
 from shoal.rollout.team import TeamLanes, team_group, world_width
 from shoal.rollout.trajectory import TrajectoryBuilder, View
+from shoal.rollout.world import Seen
 from shoal.streams.inference import Answer
 from shoal.streams.sample import SampleReader, SampleWriter, fragment_layout
 from shoal.streams.transports.memory import MemoryRing
@@ -37,7 +38,8 @@ def turn(number: float, **changes: Any) -> Turn:
 
 
 def look(team: TeamLanes, number: float, **changes: Any) -> View:
-    return team.view(turn(number, **changes), np.full((2, 3), number + 0.5))
+    final = None if changes.get("final") is None else np.full((2, 3), changes["final"] + 0.5)
+    return team.view(turn(number, **changes), Seen(np.full((2, 3), number + 0.5), final))
 
 
 @pytest.mark.parametrize(("reward", "expected"), [("sum", [3, 8]), ("mean", [1.5, 4]), ("first", [1, 3])])
@@ -77,7 +79,7 @@ def test_a_cut_episode_ends_with_what_the_living_saw() -> None:
     assert same.final_observation is not None
     assert same.final_observation["agents"][0].tolist() == [[7.0], [7.0]]
     assert same.final_observation["acting"][0].tolist() == [False, True]
-    assert same.final_observation["world"][0].tolist() == [1.5] * 3
+    assert same.final_observation["world"][0].tolist() == [7.5] * 3
     later = look(team, 3.0, truncated=[[0, 0], [1, 1]], acting=[[1, 1], [0, 0]])
     assert later.final_observation is not None
     assert later.final_observation["agents"][1].tolist() == [[3.0], [3.0]]
@@ -87,7 +89,7 @@ def test_a_cut_episode_ends_with_what_the_living_saw() -> None:
 
 
 def test_fragments_of_teams() -> None:
-    needs, group = Needs(3, lane="env"), team_group(GROUP, 3)
+    needs, group = Needs(3, lane="env"), team_group(GROUP, spaces.Box(-9, 9, (3,), np.float32))
     policy: Any = type("Silent", (), {"extras": {}, "initial_state": lambda self, batch: None})()
     ring = MemoryRing(fragment_layout(group, needs, policy, 2, 6), 1)
     builder, team = TrajectoryBuilder(needs, np.arange(2), SampleWriter(ring, 0)), TeamLanes("sum")
@@ -111,7 +113,5 @@ def test_fragments_of_teams() -> None:
     assert fragment.action_mask[2, 1].astype(int).tolist() == [1, 0, 0, 1, 1, 1]
 
 
-def test_the_width_of_a_state() -> None:
-    assert world_width(np.zeros((4, 2, 3))) == 6
-    assert world_width(None) is None
-    assert world_width({"a": np.zeros((4, 2))}) is None
+def test_the_width_of_a_world() -> None:
+    assert world_width(spaces.Box(-1, 1, (2, 3), np.float32)) == 6
