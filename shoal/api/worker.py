@@ -17,8 +17,8 @@ class Report:
     """False: nothing to do now; the launcher may let others run."""
     steps: int = 0
     """Environment steps taken."""
-    posted: int = 0
-    """Fragments handed over."""
+    posted: dict[str, int] = field(default_factory=dict)
+    """Policy -> fragments handed over."""
     episodes: list[Episode] = field(default_factory=list)
     policy: str = ""
     """Whose version, where there is one."""

@@ -24,7 +24,6 @@ from shoal.launchers.hosts import Host
 from shoal.launchers.program import expand
 from shoal.launchers.pulse import PulseBoard
 from shoal.launchers.shared_streams import AttachedStreams, StreamHandles
-from shoal.launchers.turns import take_turns
 from shoal.monitoring.logs import log_to
 from shoal.streams.control import STOP, ControlEnd
 from shoal.streams.primitives import AbandonedError, Waiter
@@ -73,8 +72,7 @@ def serve(order: HostOrder, connection: Connection) -> None:
     with log_to(Path(order.logs), order.host.name):
         try:
             streams = AttachedStreams(order.streams, order.life.incarnation)
-            workers = take_turns(_build(order, streams), order.life.rounds)
-            _serve(workers, control, streams.waiter)
+            _serve(_build(order, streams), control, streams.waiter)
         except AbandonedError:  # by the launcher, which stops or starts us again
             return
         except BaseException as error:

@@ -40,6 +40,9 @@ POLL = 0.1
 REST = 30.0
 """Seconds without any progress in which a trainer has to come to rest, or to hand in its state."""
 
+STUCK = 20.0
+"""Seconds of silence after which it is asked whether anybody can go on."""
+
 Replica = tuple[str, int]
 """Policy and rank."""
 
@@ -65,7 +68,8 @@ class LocalLauncher:
         self._resting: dict[Replica, int] = {}
         self._inbox: deque[Report] = deque()
         self._early: list[Report] = []
-        self._posted: Counter[int] = Counter()
+        self._heard_at = time.monotonic()
+        self._posted: Counter[tuple[int, str]] = Counter()
         self._states: dict[str, bytes] = {}
         self._checkpoint = start.version if start and not program.hogwild else -1
         self._fill_shared(start)
@@ -113,23 +117,46 @@ class LocalLauncher:
         self._supervisor.wait(POLL, *self._controller.doors)
         heard = list(self._supervisor.heard())
         for link, report in heard:
-            self._posted[link.number] += report.posted
+            self._posted.update({(link.number, policy): count for policy, count in report.posted.items()})
             self._note(report)
         for death in list(self._supervisor.deaths(self._pulses, self._program.experiment.env.timeout)):
             if not death.over:
                 self._revive(death)
+        self._see_to_progress(bool(heard))
         self._inbox += [report for report in self._early if self._actors_spoke(report)]
         self._early = [report for report in self._early if not self._actors_spoke(report)]
         return any(report.steps or report.version is not None for _, report in heard)
 
+    def _see_to_progress(self, heard: bool) -> None:
+        """Policies that learn at different paces may come to wait for each other's actors: that must not look like a slow run."""
+        if heard or self._controller.paused or len(self._program.policies) == 1:
+            self._heard_at = time.monotonic()
+        elif time.monotonic() - self._heard_at > STUCK and self._all_hunger():
+            raise ShoalError(
+                "no worker can go on: policies whose agents act at different paces wait for each other's actors; "
+                "use placement.actors = 1 and placement.ring = 1"
+            )
+
+    def _all_hunger(self) -> bool:
+        """Nobody is at its worlds, and no policy has a whole round to learn from."""
+        if any(self._pulses.away(link.number) for link in self._supervisor.links):
+            return False
+        began = self._supervisor.links[0].life.version
+        return all(
+            any(
+                self._streams.ring(f"sample/{p}/{policy}").posted <= self._controller.version_of(policy) - began
+                for p in range(self._program.producers)
+            )
+            for policy in self._program.policies
+        )
+
     def _actors_spoke(self, update: Report) -> bool:
         """In exact runs an update is judged by all episodes that are behind it: actors may be slower to speak than trainers."""
         assert update.version is not None
-        producing = self._program.experiment.placement.ring * len(self._program.policies)
         for link in self._supervisor.links:
             rounds = update.version - link.life.version
-            actors = sum(job.kind == "actor" for job in link.host.jobs)
-            if not link.life.incarnation and self._posted[link.number] < rounds * producing * actors:
+            producers = self._program.experiment.placement.ring * sum(job.kind == "actor" for job in link.host.jobs)
+            if not link.life.incarnation and self._posted[link.number, update.policy] < rounds * producers:
                 return False
         return True
 
@@ -147,13 +174,28 @@ class LocalLauncher:
         self._inbox.append(report)
 
     def _release(self) -> None:
-        """Let trainers go on whose update the controller has seen: in step, once every policy has made it."""
+        """Let trainers go on whose update the controller has seen, once every policy has made it.
+
+        Not if a policy is behind because its agents act less often: it may need more steps, for which the others must go on.
+        """
         if self._controller.paused or self._controller.reason is not None:
             return
+        free = self._program.hogwild or (len(self._program.policies) > 1 and self._somebody_hungers())
         for replica, version in list(self._resting.items()):
-            if self._program.hogwild or self._controller.counters.update >= version:
+            if free or self._controller.counters.update >= version:
                 del self._resting[replica]
                 self._leaves[replica].grant(self._made[replica])
+
+    def _somebody_hungers(self) -> bool:
+        """A policy that is behind has no whole round to learn from."""
+        began, update = self._supervisor.links[0].life.version, self._controller.counters.update
+        for policy in self._program.policies:
+            rounds = self._controller.version_of(policy) - began
+            behind = self._controller.version_of(policy) == update
+            rings = [self._streams.ring(f"sample/{p}/{policy}") for p in range(self._program.producers)]
+            if behind and any(ring.posted <= rounds for ring in rings):
+                return True
+        return False
 
     # ------------------------------------------------------------ what a run asks for
 

@@ -183,6 +183,11 @@ def expand(experiment: Experiment, *, exact: bool = True) -> Program:
     _check_pasts(players, policies)
     needs = min((plan.algorithm.needs for plan in policies.values()), key=lambda needs: needs.max_lag)
     placement = resolve_placement(experiment.placement, needs, experiment.env.num_envs, exact=exact)
+    if len(policies) > 1 and placement.trainers != 1 and placement.agree == "allreduce":
+        raise InputError(
+            f"placement.trainers = {placement.trainers}: replicas in step are for one policy; several may learn at "
+            "different paces and would wait for each other for ever: use placement.actors"
+        )
     resolved = experiment.model_copy(update={"placement": placement, **_sections_in_use(experiment, policies)})
     return Program(resolved, policies, players, game_return)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -25,7 +26,8 @@ class Progress:
     """What some steps brought."""
 
     steps: int = 0
-    posted: int = 0
+    posted: Counter[str] = field(default_factory=Counter)
+    """Fragments by policy."""
     episodes: list[Episode] = field(default_factory=list)
 
 
@@ -143,8 +145,9 @@ class Rollout:
         world = None if self._world is None else self._world.see(step)
         for seat in self._seats:
             owned = self._deal.owned(seat.policy) if self._deal is not None and step.episodes else None
-            posted += seat.see(step.turns[seat.group], step.advanced, owned, world)
-        progress.posted += posted
+            if seat.see(step.turns[seat.group], step.advanced, owned, world):
+                progress.posted[seat.policy] += 1
+                posted += 1
         progress.steps += step.advanced
         return posted
 

@@ -58,7 +58,7 @@ class ActorWorker(Worker):
         self._pulse.rest()
         self._shares.switch(self._waits)  # what passes until the next poll is no work of this worker's
         metrics = self._shares.take() if progress.steps else {}
-        return Report(progress.steps > 0, progress.steps, progress.posted, progress.episodes, metrics=metrics)
+        return Report(progress.steps > 0, progress.steps, dict(progress.posted), progress.episodes, metrics=metrics)
 
     def _wait(self, progress: Progress, timeout: float) -> bool:
         return timeout > 0 and self._waiter.wait_until(lambda: self._sweep(progress), timeout)

@@ -129,6 +129,10 @@ class Controller:
         if self.reason is None and time.monotonic() - self._saved >= self._experiment.checkpoint.every:
             self.save()
 
+    def version_of(self, policy: str) -> int:
+        """The newest that was reported."""
+        return self._versions[policy]
+
     def steps_of(self, ranks: list[int]) -> int:
         """Environment steps behind what replicas reported in this launch; those of replicas in step are counted by the first."""
         return max(sum(by.get(rank, 0) for rank in ranks) for by in self._steps.values())

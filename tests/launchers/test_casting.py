@@ -175,3 +175,21 @@ def test_evaluation_with_other_opponents(tmp_path: Path) -> None:
     )
     assert scores.mean == 10.0
     assert scores.by_policy == {"learner": 10.0, "rival": 0.0}
+
+
+@pytest.mark.parametrize("placement", [{"actors": 1}, {"actors": 1, "inference": "worker"}])
+def test_policies_may_learn_at_different_paces(tmp_path: Path, placement: dict[str, Any]) -> None:
+    """A pole that fell waits for the other: whose agent lives longer has its round first, and nobody waits for ever."""
+    tree = experiment(
+        env={"id": "shoal/multi-cartpole", "num_envs": 4, "kwargs": {"agents": 2}},
+        agents={"*_0": "one", "*": "two"},
+        placement=placement,
+        stop={"updates": 12},
+    )
+    outcome = shoal.train(tree, root=tmp_path, on="local", quiet=True)
+    assert outcome.version == 12
+
+
+def test_replicas_in_step_are_for_one_policy() -> None:
+    with pytest.raises(InputError, match=r"placement\.trainers = 2: replicas in step are for one policy"):
+        expand(experiment(agents={"player_0": "one", "*": "two"}, placement={"trainers": 2}))

@@ -71,17 +71,6 @@ def _nothing_is_left() -> Iterator[None]:
         {"placement": {"trainers": 2}, "algorithm": {"normalise_rewards": True}},
         {"placement": {"trainers": 2, "actors": 4, "max_lag": 1, "exact": True}, "model": {"name": "gru"}},
         {
-            "env": {"id": "shoal/signal", "num_envs": 6},
-            "algorithm": {"unroll": 8, "minibatch": 16},
-            "placement": {"trainers": 2, "inference": "worker"},
-        },
-        {
-            "env": {"id": "shoal/tag", "num_envs": 4},
-            "algorithm": {"unroll": 8, "minibatch": 16, **MAPPO},
-            "placement": {"trainers": 2, "inference": "worker"},
-            "model": {"name": "gru"},
-        },
-        {
             "env": {"id": "shoal/multi-cartpole", "num_envs": 4},
             "algorithm": {"unroll": 8, "minibatch": 16, **MAPPO},
             "placement": {"actors": 2, "ring": 2, "inference": "worker"},
