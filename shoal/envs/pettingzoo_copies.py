@@ -30,7 +30,7 @@ class End(NamedTuple):
     info: dict[str, Any]
 
 
-@dataclass
+@dataclass(slots=True)
 class Scene:
     """What `reset` or the last actions led to."""
 
@@ -51,6 +51,7 @@ class Copy(ABC):
 
     def __init__(self) -> None:
         self._live: list[Agent] = []
+        self._has_state: bool | None = None
 
     @abstractmethod
     def reset(self, seed: int) -> Scene:
@@ -62,7 +63,9 @@ class Copy(ABC):
 
     def state(self) -> Array | None:
         """The game's global state; None: it has none."""
-        if not callable(getattr(self.env.unwrapped, "state", None)):  # a game may use the word for something else
+        if self._has_state is None:  # a game may use the word for something else
+            self._has_state = callable(getattr(self.env.unwrapped, "state", None))
+        if not self._has_state:
             return None
         try:
             return np.asarray(self.env.state())
@@ -86,6 +89,8 @@ class ParallelCopy(Copy):
         actions = {agent: action_of(agent) for agent in self._live}
         seen, rewards, terminated, truncated, infos = self.env.step(actions)
         agents, ends = self.env.agents, {}
+        if agents == self._live and not (any(terminated.values()) or any(truncated.values())):
+            return Scene(self._live, {agent: _given(seen, agent) for agent in agents}, infos, rewards)
         for agent in self._live:
             if terminated.get(agent) or truncated.get(agent):
                 flags = bool(terminated.get(agent)), bool(truncated.get(agent))

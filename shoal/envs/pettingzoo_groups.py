@@ -34,12 +34,14 @@ class Table:
         space = observation_space(seen, name)
         self.group = AgentGroup(tuple(map(str, agents)), space, action_space(acts, name))
         self._decode = action_decoder(acts)
-        self.actions: Any = None
+        self.actions: list[Any] = []
+        """As the game wants them, `row * agents + slot`."""
 
         self.shape = shape = rows, len(agents)
         self._columns, self._final_columns = Columns(space, rows * len(agents)), Columns(space, rows * len(agents))
         self.observation, self._final = (self._by_row(each) for each in (self._columns, self._final_columns))
-        self.reward, self.returns = np.zeros(shape, np.float32), np.zeros(shape)
+        self.reward = np.zeros(shape, np.float32)
+        self.returns = [[0.0] * len(agents) for _ in range(rows)]
         self.terminated, self.truncated, self.acting = (np.zeros(shape, bool) for _ in range(3))
         self._mask: Array | None = None
         self._ended = False
@@ -48,7 +50,9 @@ class Table:
         """Forget everything, before a reset; `masked`: masks come in `info`."""
         masked = self._masked or (masked and self.choices > 0)
         self._mask = np.ones((*self.shape, self.choices), bool) if masked else None
-        for array in (self.returns, self.acting, *_leaves(self.observation)):
+        for row in range(self.shape[0]):
+            self.take_returns(row)
+        for array in (self.acting, *_leaves(self.observation)):
             array.fill(0)
         self.clear()
 
@@ -64,8 +68,19 @@ class Table:
 
     def decode(self, actions: Array) -> None:
         """Keep the policy's actions `[rows, agents, ...]` as the game wants them."""
-        flat = self._decode(actions.reshape(-1, *actions.shape[2:]))
-        self.actions = flat.reshape(*self.shape, *flat.shape[1:])
+        self.actions = list(self._decode(actions.reshape(-1, *actions.shape[2:])))
+
+    def take_returns(self, row: int) -> Array:
+        """What its agents earned since this was last asked."""
+        returns, self.returns[row] = np.array(self.returns[row]), [0.0] * self.shape[1]
+        return returns
+
+    def see_all(self, row: int, observations: list[Tree]) -> None:
+        """What all agents of a copy see now, in their order."""
+        if self._masked or not self._columns.put_side_by_side(row * self.shape[1], observations):
+            for slot, observation in enumerate(observations):
+                if observation is not None:
+                    self.see(row, slot, observation)
 
     def see(self, row: int, slot: int, observation: Tree) -> None:
         """What an agent sees now, its mask included."""

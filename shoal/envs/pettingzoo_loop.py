@@ -16,7 +16,7 @@ from shoal.api.env import Array, Env, Episode, Step
 from shoal.base.errors import ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs.pettingzoo_copies import AECCopy, Agent, Copy, End, ParallelCopy, Scene
-from shoal.envs.pettingzoo_groups import MASK, Table, check_alike, tables_of
+from shoal.envs.pettingzoo_groups import MASK, Table, agents_of, check_alike, tables_of
 
 
 class PettingZooLoop(Env):
@@ -34,6 +34,7 @@ class PettingZooLoop(Env):
         self.groups = {group: table.group for group, table in tables.items()}
         self._tables = tables
         self._places = {agent: (table, slot) for table in tables.values() for slot, agent in enumerate(table.agents)}
+        self._agents = agents_of(games[0], name)
         self._state: Array | None = None
         self._seed = self._count = 0
         self._episode, self._began = [0] * rows, [0] * rows
@@ -99,14 +100,14 @@ class PettingZooLoop(Env):
 
         def action_of(agent: Agent) -> Any:
             table, slot = self._places[agent]
-            return table.actions[row, slot]
+            return table.actions[row * table.shape[1] + slot]
 
         try:
             scene = self._copies[row].step(action_of)
             for agent, reward in scene.rewards.items():
                 table, slot = self._place(agent)
                 table.reward[row, slot] = earned = float(reward)
-                table.returns[row, slot] += earned
+                table.returns[row][slot] += earned
             for agent, end in scene.ends.items():
                 self._end(row, agent, end)
         except Exception as error:
@@ -125,15 +126,12 @@ class PettingZooLoop(Env):
     def _show(self, row: int, scene: Scene) -> None:
         """What the agents see now, and who acts."""
         try:
-            for table in self._tables.values():
-                table.acting[row] = False
-            for agent in scene.acting:
-                table, slot = self._place(agent)
-                table.acting[row, slot] = True
-            for agent, observation in scene.seen.items():
-                if observation is not None:
-                    table, slot = self._place(agent)
-                    table.see(row, slot, observation)
+            if scene.acting == self._agents:
+                for table in self._tables.values():
+                    table.acting[row] = True
+                    table.see_all(row, [scene.seen[agent] for agent in table.agents])
+            else:
+                self._show_some(row, scene)
             for agent in scene.acting:
                 info = scene.infos.get(agent)
                 if info and MASK in info:
@@ -142,11 +140,20 @@ class PettingZooLoop(Env):
         except Exception as error:
             raise self._failure(row, error) from error
 
+    def _show_some(self, row: int, scene: Scene) -> None:
+        for table in self._tables.values():
+            table.acting[row] = False
+        for agent in scene.acting:
+            table, slot = self._place(agent)
+            table.acting[row, slot] = True
+        for agent, observation in scene.seen.items():
+            if observation is not None:
+                table, slot = self._place(agent)
+                table.see(row, slot, observation)
+
     def _turn_over(self, row: int) -> Episode:
         """Close the books of an ended copy."""
-        returns = {group: table.returns[row].copy() for group, table in self._tables.items()}
-        for table in self._tables.values():
-            table.returns[row] = 0.0
+        returns = {group: table.take_returns(row) for group, table in self._tables.items()}
         metrics = {key: float(np.mean(values)) for key, values in self._metrics[row].items()}
         self._metrics[row].clear()
         self._episode[row] += 1

@@ -131,6 +131,19 @@ class Columns:
             else:
                 np.concatenate(parts, out=joined)
 
+    def put_side_by_side(self, row: int, observations: Sequence[Any]) -> bool:
+        """Those of rows that follow each other, in one call; False: they are not what the space says, and `put` tells why."""
+        for path, array, joined, scalar in self._leaves:
+            parts = [_follow(each, path) for each in observations] if path else observations
+            shape = array.shape[2:]
+            if scalar or any(type(part) is not np.ndarray or part.shape != shape for part in parts):
+                return False
+            try:
+                np.concatenate(parts, out=joined[row * shape[0] : (row + len(parts)) * shape[0]])
+            except TypeError:  # another kind of number
+                return False
+        return True
+
     def put(self, row: int, observation: Any) -> None:
         """The observation of one row, with an error that says what does not fit."""
         for path, array, _, _ in self._leaves:
