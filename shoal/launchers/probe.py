@@ -29,6 +29,9 @@ WORTH = 0.85
 LONG = 2.0
 """Seconds after which a probe goes by the round it has."""
 
+ENDLESS = 1e9
+"""Rounds of a run that neither steps nor updates end: a number, since infinite times cannot be compared."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -92,7 +95,7 @@ def _rounds(program: Program) -> float:
     """How many the run has at most."""
     stop = program.experiment.stop
     batch = program.experiment.env.num_envs * max(plan.algorithm.needs.unroll for plan in program.policies.values())
-    return min(stop.updates or float("inf"), stop.steps / batch if stop.steps else float("inf"))
+    return min(stop.updates or ENDLESS, stop.steps / batch if stop.steps else ENDLESS)
 
 
 def _divisor(program: Program, most: int) -> int:

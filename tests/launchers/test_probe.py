@@ -63,6 +63,12 @@ def test_replicas_where_they_save_much(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cores")
+def test_a_run_that_only_time_ends_pays_for_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured(monkeypatch, (0.05, 0.05), (0.025, 0.03))
+    assert shape(experiment(stop={"seconds": 3600})) == (None, 2, None)
+
+
+@pytest.mark.usefixtures("cores")
 def test_actors_beside_the_trainer_where_lag_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     measured(monkeypatch, (0.05, 0.05), (0.045, 0.045))
     assert shape(experiment({"max_lag": 1})) == (1, None, None)
