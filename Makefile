@@ -28,10 +28,11 @@ format: setup ## Let ruff format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## Overhead per step, rings of Envs, and PPO side by side with stable-baselines3
+bench: setup ## Overhead per step, rings of Envs, and PPO side by side with its peers
 	$(BIN)/python benchmarks/local_overhead.py
 	$(BIN)/python benchmarks/env_ring.py
 	$(BIN)/python benchmarks/cartpole_ppo.py
+	$(BIN)/python benchmarks/mappo_spread.py
 
 docs: ## Build the documentation site into site/
 	@EXTRAS=dev,box2d,mpe,classic,butterfly,sisl,docs tools/setup.sh

@@ -25,7 +25,7 @@ def peer_python(name: str, packages: list[str]) -> str:
         print(f"making {folder.relative_to(ROOT)} with {', '.join(packages)}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, *packages], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run([*pip, *packages], check=True, capture_output=True, text=True)
         stamp.write_text(wanted)
     return str(python)
 
