@@ -2,13 +2,16 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 
-.PHONY: help setup train test test-slow lint format bench docs
+.PHONY: help setup system-packages train test test-slow lint format bench docs
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: ## Make .venv with pinned dependencies (does nothing the second time)
 	@tools/setup.sh
+
+system-packages: ## Install what tests use beside Python: a real Slurm, shellcheck
+	@tools/system-packages.sh
 
 train: setup ## Train the default recipe, CartPole with PPO, and show it live
 	@$(BIN)/shoal train cartpole
