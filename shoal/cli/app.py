@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from shoal.cli.slurm import slurm
+
 app = typer.Typer(
     name="shoal",
     help="Train reinforcement-learning agents, one or many.\n\n"
@@ -16,6 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(slurm, name="slurm")
 
 Recipe = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")

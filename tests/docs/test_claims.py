@@ -84,7 +84,10 @@ def test_every_command_and_option_is_documented() -> None:
 
     page = (DOCS / "tasks/command-line.md").read_text()
     parts = {part.split("\n")[0]: part for part in page.split("\n## ")}
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+    commands = {}
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        group = getattr(command, "commands", None)
+        commands |= {name: command} if group is None else {f"{name} {part}": below for part, below in group.items()}
     for name, command in commands.items():
         options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
         documented = re.findall(r"^\| `(--[a-z-]+)", parts[f"shoal {name}"], re.MULTILINE)
