@@ -38,5 +38,5 @@ bench: setup ## Overhead per step, rings of Envs, and PPO side by side with its 
 	$(BIN)/python benchmarks/mappo_spread.py
 
 docs: ## Build the documentation site into site/
-	@EXTRAS=dev,box2d,mpe,classic,butterfly,sisl,docs tools/setup.sh
+	@EXTRAS=dev,box2d,mpe,classic,butterfly,sisl,cluster,docs tools/setup.sh
 	$(BIN)/mkdocs build --strict
