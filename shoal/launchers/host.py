@@ -63,7 +63,7 @@ class HostOrder(NamedTuple):
 
 def serve(order: HostOrder, connection: Connection) -> None:
     """Run the workers of one host until told to stop, or until the launcher is gone."""
-    _die_with(order.launcher)
+    die_with(order.launcher)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the launcher decides what it means
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))  # so may this; but who sends it to us alone means us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -72,7 +72,7 @@ def serve(order: HostOrder, connection: Connection) -> None:
     with log_to(Path(order.logs), order.host.name):
         try:
             streams = AttachedStreams(order.streams, order.life.incarnation)
-            _serve(_build(order, streams), control, streams.waiter)
+            poll_workers(build_workers(order, streams), control, streams.waiter)
         except AbandonedError:  # by the launcher, which stops or starts us again
             return
         except BaseException as error:
@@ -80,7 +80,8 @@ def serve(order: HostOrder, connection: Connection) -> None:
             raise
 
 
-def _build(order: HostOrder, streams: AttachedStreams) -> list[Worker]:
+def build_workers(order: HostOrder, streams: AttachedStreams) -> list[Worker]:
+    """The workers of a host, in the order in which they are polled."""
     life = order.life
     if order.checkpoint >= 0 and order.host.has("trainer"):
         life.start = CheckpointStore(Path(order.checkpoints)).load(order.checkpoint)
@@ -94,7 +95,8 @@ def _build(order: HostOrder, streams: AttachedStreams) -> list[Worker]:
     return workers
 
 
-def _serve(workers: list[Worker], control: ControlEnd, waiter: Waiter) -> None:
+def poll_workers(workers: list[Worker], control: ControlEnd, waiter: Waiter) -> None:
+    """Poll them in turn, report and obey, until told to stop."""
     outbox = Outbox(control)
 
     def sweep() -> bool:
@@ -145,7 +147,7 @@ class Outbox:
         self._sent = time.monotonic()
 
 
-def _die_with(launcher: int) -> None:
+def die_with(launcher: int) -> None:
     """End with the launcher, however it ends. It is no parent of ours, the fork server is: so a thread waits for its death.
 
     End with the fork server too: without it the launcher takes us for dead, and starts another in our place.

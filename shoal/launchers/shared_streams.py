@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from shoal.api.algorithm import Algorithm
 from shoal.launchers.hosts import Host
 from shoal.launchers.wiring import Streams, Wiring
 from shoal.streams.primitives import Mailbox, Ring, Tally
+from shoal.streams.sample import Account, account
 from shoal.streams.transports.shm.doorbell import Doorbell
 from shoal.streams.transports.shm.mailbox import MailboxHandle, ShmMailbox
 from shoal.streams.transports.shm.ring import RingHandle, ShmRing
@@ -20,13 +21,20 @@ from shoal.streams.transports.shm.shared_block import SharedBlock, SharedBlockHa
 from shoal.streams.transports.shm.tally import ShmTally, TallyHandle
 
 
+class Meeting(Protocol):
+    """A tally that is not in shared memory: how one rank joins it."""
+
+    def join(self) -> Tally:
+        """This rank's end."""
+
+
 class StreamHandles(NamedTuple):
     """What a host needs to attach: numbers and text."""
 
     bell: SegmentHandle
     rings: dict[str, RingHandle]
     boxes: dict[str, MailboxHandle]
-    tallies: dict[str, TallyHandle]
+    tallies: dict[str, TallyHandle | Meeting]
     shared: dict[str, SharedBlockHandle]
 
 
@@ -56,6 +64,11 @@ class SharedStreams:
     def mailbox(self, name: str) -> Mailbox:
         return self.shared[name] if name in self.shared else self._boxes[name]
 
+    def accounts(self) -> Account:
+        """What became of all rows."""
+        samples = [account(ring) for name, ring in self._rings.items() if name.startswith("sample/")]
+        return sum(samples[1:], samples[0])
+
     def handles(self, host: Host) -> StreamHandles:
         """What one host uses."""
         rings = {
@@ -64,7 +77,7 @@ class SharedStreams:
             if host.name in (plan.writer, plan.reader)
         }
         boxes = {name: self._boxes[name].handle for name, plan in self._wiring.boxes.items() if host.name in plan.users}
-        tallies = {name: tally.handle for name, tally in self.tallies.items()}
+        tallies: dict[str, TallyHandle | Meeting] = {name: tally.handle for name, tally in self.tallies.items()}
         shared = {name: block.handle for name, block in self.shared.items()}
         return StreamHandles(self._bells[host.name].handle, rings, boxes, tallies, shared)
 
@@ -120,7 +133,8 @@ class AttachedStreams(Streams):
             settle_in(self._block(name), algorithm, fill=False)
 
     def tally(self, name: str) -> Tally:
-        return ShmTally.attach(self._handles.tallies[name])
+        handle = self._handles.tallies[name]
+        return ShmTally.attach(handle) if isinstance(handle, TallyHandle) else handle.join()
 
 
 class _InPlace(Mailbox):

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -15,13 +15,13 @@ from types import ModuleType
 from typing import Any
 
 from shoal.api.worker import Report
-from shoal.base.errors import InputError, ShoalError
 from shoal.launchers.build import Life
 from shoal.launchers.forkserver import context, warm
 from shoal.launchers.hosts import Host
+from shoal.launchers.links import Death, Link, last_words, worker_lines
 from shoal.launchers.pulse import PulseBoard
-from shoal.monitoring.bottleneck import TimeAccount
 from shoal.streams.control import STOP, ControlEnd, Failure
+from shoal.streams.transports.shm.segment import SegmentHandle
 
 PATIENCE = 5.0
 """Seconds a host has to stop before it is killed."""
@@ -29,58 +29,40 @@ LAST_WORDS = 1.0
 """Seconds a host has to end once it has said why: a thread of its world may hang."""
 ATTEMPTS = 20
 """To start a process, a tenth of a second apart."""
-CRASHES, CRASH_SPAN = 5, 60.0
-"""A host may die this often within so many seconds and is started again."""
 
 
 @dataclass
-class Link:
-    """One host's process, as the launcher holds it."""
+class ProcessLink(Link):
+    """A host in a process of this machine."""
 
-    host: Host
-    number: int
-    life: Life
     process: BaseProcess
     control: ControlEnd
-    deaths: list[float] = field(default_factory=list)
-    """When it died, by this process's clock."""
-    failure: Failure | None = None
-    """Its last words."""
-    trace: str = ""
-    """The first of the tracebacks that it died with."""
-    buried: bool = False
-    """Its process is gone, and the next one not there yet."""
-    time: TimeAccount = field(default_factory=TimeAccount)
-    """Where its workers' time went."""
-
-
-@dataclass(frozen=True)
-class Death:
-    """A host that is no more, and why."""
-
-    link: Link
-    cause: str
-    life: Life
-    """That it was: a host that went down with another has begun the next one by the time its own death is looked at."""
 
     @property
-    def over(self) -> bool:
-        """It was seen to already."""
-        return self.life is not self.link.life
+    def pid(self) -> int | None:
+        return self.process.pid
 
 
 class Supervisor:
-    """Holds the processes. `start` gives the target and arguments of a host's process."""
+    """Holds the processes. `serve` and `order` give the target and the argument of a host's process."""
 
-    def __init__(self, serve: Callable[..., None], order: Callable[[Host, int, Life], Any], logs: Path) -> None:
+    def __init__(
+        self, serve: Callable[..., None], order: Callable[[Host, int, Life], Any], logs: Path, hosts: int
+    ) -> None:
         self._serve, self._order, self._logs = serve, order, logs
-        self.links: list[Link] = []
+        self._pulses = PulseBoard.create(hosts)
+        self.links: list[ProcessLink] = []
+
+    @property
+    def pulses(self) -> SegmentHandle:
+        """Where hosts note that they are at their worlds."""
+        return self._pulses.handle
 
     def start(self, host: Host, number: int, life: Life) -> None:
         """Start a host for the first time."""
-        self.links.append(Link(host, number, life, *self._spawn(host, number, life)))
+        self.links.append(ProcessLink(host, number, life, *self._spawn(host, number, life)))
 
-    def restart(self, link: Link, life: Life) -> None:
+    def restart(self, link: ProcessLink, life: Life) -> None:
         """Give a buried host a new life."""
         link.life = life
         link.process, link.control = self._spawn(link.host, link.number, life)
@@ -108,51 +90,40 @@ class Supervisor:
         for link in self.links:
             while (said := link.control.take()) is not None:
                 if isinstance(said, Failure):
-                    link.failure = said
-                    link.trace = link.trace or said.trace
+                    link.failed(said)
                 elif isinstance(said, Report):
                     link.time.add(said.metrics)
                     yield link, said
 
-    def deaths(self, pulses: PulseBoard, patience: float) -> Iterator[Death]:
+    def deaths(self, patience: float) -> Iterator[Death]:
         """Who is dead, or is killed now because a step of its worlds takes longer than `patience`."""
         for link in self.links:
             if link.failure is not None:
-                yield Death(link, self._last_words(link.failure), link.life)
+                yield Death(link, last_words(link.failure), link.life)
             elif (code := link.process.exitcode) is not None:
                 how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
                 log = self._logs / f"{link.host.name}.log"
                 yield Death(link, f"{link.host.name} ended {how}: see {log}", link.life)
-            elif pulses.away(link.number) > patience:
+            elif self.away(link) > patience:
                 link.process.kill()
                 cause = f"{link.host.name} was killed: a step took longer than env.timeout = {patience:g} s"
                 yield Death(link, cause, link.life)
 
-    def _last_words(self, failure: Failure) -> str:
-        if failure.wrong_input:
-            raise InputError(failure.text)
-        return failure.text
+    def away(self, link: Link) -> float:
+        """Seconds that a host has been at its worlds without coming back."""
+        return self._pulses.away(link.number)
 
     # ------------------------------------------------------------ ends
 
     def workers(self) -> list[dict[str, Any]]:
-        """A line per worker, for people: where it lives, how it fares, where its time goes."""
-        lines: list[dict[str, Any]] = []
-        for link in self.links:
-            shares = link.time.shares()
-            facts = {"pid": link.process.pid, "state": "alive", "restarts": link.life.incarnation}
-            lines += [{"name": j.name, "kind": j.kind, **facts, **shares.get(j.kind, {})} for j in link.host.jobs]
-        return lines
+        """A line per worker, for people."""
+        return worker_lines(self.links)
 
-    def count_death(self, death: Death) -> None:
-        """A host that keeps dying ends the run: the first traceback, then its last words."""
-        link, now = death.link, time.monotonic()
-        link.deaths = [*(moment for moment in link.deaths if now - moment < CRASH_SPAN), now]
-        if len(link.deaths) > CRASHES:
-            crashes = f"({len(link.deaths)} crashes in a row: mend that, then go on with --resume)"
-            raise ShoalError("\n".join(filter(None, [link.trace.rstrip(), f"{death.cause} {crashes}"])))
+    def kill(self, link: ProcessLink) -> None:
+        """End a host at once."""
+        link.process.kill()
 
-    def bury(self, link: Link, patience: float = PATIENCE) -> None:
+    def bury(self, link: ProcessLink, patience: float = PATIENCE) -> None:
         """Wait for the end of a process, or bring it about. Once is enough."""
         if link.buried:
             return
@@ -163,6 +134,7 @@ class Supervisor:
         link.process.close()
         link.control.close()
         link.failure, link.buried = None, True
+        self._pulses.clear(link.number)
 
     def close(self) -> None:
         """Tell all to stop, and see to it."""
@@ -172,6 +144,7 @@ class Supervisor:
         for link in self.links:
             self.bury(link, max(0.0, deadline - time.monotonic()))
         self.links = []
+        self._pulses.close()
 
 
 def _start(process: BaseProcess) -> None:

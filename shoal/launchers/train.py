@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -32,9 +33,31 @@ from shoal.streams.sample import Account
 from shoal.workers.controller import CONFIRM_EPISODES, Controller, Surroundings
 from shoal.workers.evaluator import Evaluator
 
-LAUNCHERS = ("inline", "local")
+LAUNCHERS = ("inline", "local", "ray")
 RANDOM_EPISODES = 20
 """Played at random before a run of several agents, for comparison."""
+
+
+class View(Sink, Protocol):
+    """A sink that is also told what is worth a line."""
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Which Ray runs it, for `--on ray`."""
+
+    address: str | None = None
+    """`auto`, or HOST:PORT; None: one of our own on this machine, which ends with the run."""
+    working_dir: str | None = None
+    """The folder with the user's own code, if the machines do not share it."""
+    detach: bool = False
+    """Return once the run has begun."""
+
+
+MakeLauncher = Callable[[Program, "Checkpoint | None", RunFolder], Launcher]
 
 
 @dataclass(frozen=True)
@@ -58,9 +81,14 @@ def train(
     root: Path | str = "runs",
     on: str = "local",
     quiet: bool = False,
+    cluster: Cluster | None = None,
 ) -> Outcome:
     """Start a run and train until a stop rule ends it. Settings that cannot work are found before anything is written."""
     _prepare(on)
+    if on == "ray":
+        from shoal.launchers.ray import driver
+
+        return driver.train(experiment, cluster or Cluster(), trial=trial, root=Path(root), quiet=quiet)
     experiment, why = choose_placement(experiment) if on == "local" else (experiment, None)
     program = expand(experiment, exact=on == "inline")
     folder = RunFolder.create(Path(root), experiment.name, trial)
@@ -75,34 +103,57 @@ def resume(
     root: Path | str = "runs",
     on: str = "local",
     quiet: bool = False,
+    cluster: Cluster | None = None,
 ) -> Outcome:
     """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
     _prepare(on)
     folder = RunFolder.open(Path(root), name, trial)
     experiment = Experiment.parse(folder.read_config(overrides))
+    if on == "ray":
+        from shoal.launchers.ray import driver
+
+        return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
     return _train(folder, expand(experiment, exact=on == "inline"), start, on, quiet)
 
 
-def _prepare(on: str) -> None:
+def check_launcher(on: str) -> None:
+    """There is one of that name."""
     if on not in LAUNCHERS:
         raise InputError(f"--on {on}: there is no such launcher; choose from: {', '.join(LAUNCHERS)}")
+
+
+def _prepare(on: str) -> None:
+    check_launcher(on)
     torch.set_num_threads(1)  # equal bits everywhere, and on small networks faster than two
 
 
 def _train(
     folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, why: str | None = None
 ) -> Outcome:
+    view = None if quiet else TerminalView(program.experiment.name, folder.path, program.experiment.stop)
+
+    def launcher(program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
+        return _launcher(on, program, start, folder)
+
+    return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, why=why)
+
+
+def run_in(
+    folder: RunFolder, program: Program, start: Checkpoint | None, launcher: MakeLauncher, *,
+    on: str, view: View | None, argv: list[str], why: str | None,
+) -> Outcome:  # fmt: skip
+    """One run in its folder, with whatever launcher; `why`: the first thing to say."""
     with ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
         stack.enter_context(log_to(folder.logs, on))
         # Workers first: a checkpoint that does not fit must not cost the run its settings.
-        launcher = stack.enter_context(closing(_launcher(on, program, start, folder)))
+        workers = stack.enter_context(closing(launcher(program, start, folder)))
         folder.write_config(program.experiment.model_dump())
-        provenance.write(folder, sys.argv, program.experiment.seed)
+        provenance.write(folder, argv, program.experiment.seed)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
-        run = _Run(folder, program, launcher, start, stack, quiet)
+        run = _Run(folder, program, workers, start, stack, view)
         if why is not None:
             run.note(why)
         return run.go()
@@ -121,7 +172,7 @@ class _Run(Surroundings):
 
     def __init__(
         self, folder: RunFolder, program: Program, launcher: Launcher, start: Checkpoint | None, stack: ExitStack,
-        quiet: bool,
+        view: View | None,
     ) -> None:  # fmt: skip
         self._folder, self._program, self._launcher, self._stack = folder, program, launcher, stack
         self._evaluator: Evaluator | None = None
@@ -131,9 +182,9 @@ class _Run(Surroundings):
         sinks: list[Sink] = [JsonlSink(folder.metrics, step)]
         if experiment.log.tensorboard:
             sinks.append(TensorBoardSink(folder.tensorboard, step))
-        self._view = None if quiet else TerminalView(experiment.name, folder.path, experiment.stop)
-        if self._view is not None:
-            sinks.append(self._view)
+        self._view = view
+        if view is not None:
+            sinks.append(view)
         sink = stack.enter_context(closing(FanOut(sinks)))
         self._controller = Controller(experiment, list(program.policies), sink, self, game_return=program.game_return)
         self._panel = stack.enter_context(closing(Panel(folder, self._obey)))

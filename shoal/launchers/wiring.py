@@ -65,6 +65,10 @@ class Wiring:
     boxes: dict[str, BoxPlan] = field(default_factory=dict)
     tallies: dict[str, TallyPlan] = field(default_factory=dict)
     shared: dict[str, SharedPlan] = field(default_factory=dict)
+    writers: dict[str, str] = field(default_factory=dict)
+    """Mailbox -> the host that writes it, where the launcher does not."""
+    replicas: tuple[str, ...] = ()
+    """The hosts of the trainers, by rank."""
 
 
 class Streams(Protocol):
@@ -92,7 +96,7 @@ class Streams(Protocol):
 
 def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
     """Which streams there are, how large, and who uses them."""
-    wiring = Wiring()
+    wiring = Wiring(replicas=tuple(host.name for host in hosts if host.has("trainer")))
     for policy, plan in program.policies.items():
         layout = plan.layout(program.producers)
         for producer in range(program.producers):
@@ -101,6 +105,7 @@ def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
                 layout, program.slots, _actor_of(program, hosts, producer), trainer
             )
         everyone, nbytes = tuple(host.name for host in hosts), plan.algorithm.flat.nbytes
+        wiring.writers[f"version/{policy}"] = host_of(hosts, Job("trainer", 0, policy)).name
         if program.hogwild:
             beside = nbytes_beside(plan.algorithm)
             wiring.shared[f"version/{policy}"] = SharedPlan(nbytes, program.trainers, beside, everyone)
@@ -113,6 +118,9 @@ def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
             wiring.boxes[f"leave/{policy}/{rank}"] = BoxPlan(leave.NBYTES, 1, (trainer,))
     wiring.rings.update(_inference_rings(program, hosts))
     wiring.boxes.update(_past_boxes(program, hosts))
+    for name, player in program.players.items():
+        if player.role.config.past is not None:
+            wiring.writers[f"past/{name}"] = wiring.writers[f"version/{player.role.config.past.of}"]
     return wiring
 
 

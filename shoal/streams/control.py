@@ -59,12 +59,9 @@ class ControlEnd:
         try:
             if not self._connection.poll(0):
                 return None
-            kind, *rest = msgpack.unpackb(self._connection.recv_bytes())
+            return parse(self._connection.recv_bytes())
         except (EOFError, OSError):
             return None
-        if kind == "failure":
-            return Failure(*rest)
-        return _unpack(rest[0]) if kind == "report" else str(rest[0])
 
     def close(self) -> None:
         """Hang up."""
@@ -72,6 +69,14 @@ class ControlEnd:
 
     def _send(self, message: list[Any]) -> None:
         self._connection.send_bytes(msgpack.packb(message))
+
+
+def parse(message: bytes) -> Report | Failure | str:
+    """A report, a failure or an order."""
+    kind, *rest = msgpack.unpackb(message)
+    if kind == "failure":
+        return Failure(*rest)
+    return _unpack(rest[0]) if kind == "report" else str(rest[0])
 
 
 def _pack(report: Report) -> dict[str, Any]:

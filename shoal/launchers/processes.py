@@ -1,0 +1,351 @@
+"""Workers in processes of their own, whoever runs those: the half that `local` and `ray` share.
+
+Equal settings give equal weights under every launcher, bit for bit, in exact runs. A dead host is started again: an actor loses its
+open fragments, a policy worker nothing, a trainer goes back to the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import safetensors.torch
+from torch import Tensor
+
+from shoal.api.worker import Report
+from shoal.base.errors import ShoalError
+from shoal.checkpoints.store import Checkpoint, CheckpointStore
+from shoal.launchers.build import Life
+from shoal.launchers.interrupts import Interrupts
+from shoal.launchers.links import Death, Link, count_death
+from shoal.launchers.program import Program
+from shoal.monitoring.run_folder import RunFolder
+from shoal.streams.leave import LeaveGiver
+from shoal.streams.primitives import Mailbox
+from shoal.streams.sample import Account
+from shoal.workers.controller import Controller
+
+POLL = 0.1
+"""Seconds between two looks at signals and clocks."""
+REST = 30.0
+"""Seconds without any progress in which a trainer has to come to rest, or to hand in its state."""
+
+STUCK = 20.0
+"""Seconds of silence after which it is asked whether anybody can go on."""
+
+Replica = tuple[str, int]
+"""Policy and rank."""
+
+
+class Agreement(Protocol):
+    """A tally, as its owner has it."""
+
+    def abandon(self) -> None:
+        """Whoever waits there waits no longer."""
+
+    def renew(self) -> None:
+        """New participants may begin."""
+
+
+class Counted(Protocol):
+    """A ring, as far as a launcher looks into it."""
+
+    @property
+    def posted(self) -> int:
+        """Slots posted since it was made."""
+
+    @property
+    def taken(self) -> int:
+        """Slots taken since it was made."""
+
+
+class HostStreams(Protocol):
+    """The streams of a run, as its launcher has them."""
+
+    @property
+    def tallies(self) -> Mapping[str, Agreement]:
+        """Where replicas in step meet."""
+
+    def ring(self, name: str) -> Counted:
+        """The counters of a ring."""
+
+    def mailbox(self, name: str) -> Mailbox:
+        """The mailbox of that name."""
+
+    def accounts(self) -> Account:
+        """What became of all rows."""
+
+    def close(self) -> None:
+        """Give the memory back."""
+
+
+class Supervision(Protocol):
+    """Who starts, hears, watches and buries the hosts. Links are of its own kind."""
+
+    @property
+    def links(self) -> Sequence[Link]:
+        """All hosts, trainers first."""
+
+    def wait(self, timeout: float, *others: Any) -> None:
+        """Until a host says something or dies, or one of `others` can be read."""
+
+    def heard(self) -> Iterator[tuple[Link, Report]]:
+        """All that was said since, host by host."""
+
+    def deaths(self, patience: float) -> Iterator[Death]:
+        """Who is dead, or is killed now because a step of its worlds takes longer than `patience`."""
+
+    def away(self, link: Any) -> float:
+        """Seconds that a host has been at its worlds without coming back."""
+
+    def kill(self, link: Any) -> None:
+        """End a host at once."""
+
+    def bury(self, link: Any) -> None:
+        """See a host's process to its end."""
+
+    def restart(self, link: Any, life: Life) -> None:
+        """Give a buried host a new life."""
+
+    def workers(self) -> list[dict[str, Any]]:
+        """A line per worker, for people."""
+
+    def close(self) -> None:
+        """Tell all to stop, and see to it."""
+
+
+class ProcessLauncher:
+    """Hears the hosts of a run, gives their trainers leave to go on, and sees to the dead."""
+
+    def __init__(
+        self,
+        program: Program,
+        start: Checkpoint | None,
+        folder: RunFolder,
+        streams: HostStreams,
+        supervisor: Supervision,
+    ) -> None:
+        self._program, self._folder, self._streams, self._supervisor = program, folder, streams, supervisor
+        self.mailboxes = {name: streams.mailbox(f"version/{name}") for name in program.policies}
+        speaking = range(program.trainers if program.hogwild else 1)
+        self._replicas = [(policy, rank) for policy in program.policies for rank in speaking]
+        self._leaves = {r: LeaveGiver(streams.mailbox(f"leave/{r[0]}/{r[1]}")) for r in self._replicas}
+        self._made = dict.fromkeys(self._replicas, 0)
+        self._resting: dict[Replica, int] = {}
+        self._inbox: deque[Report] = deque()
+        self._early: list[Report] = []
+        self._heard_at = time.monotonic()
+        self._posted: Counter[tuple[int, str]] = Counter()
+        self._states: dict[str, bytes] = {}
+        self.checkpoint = start.version if start and not program.hogwild else -1
+        """The version that a trainer's next life goes on from; -1: from none."""
+
+    # ------------------------------------------------------------ the run
+
+    def run(self, controller: Controller) -> str | None:
+        """Hear what the workers did until there is a reason to stop; the signal that ended it, if one did."""
+        self._controller = controller
+        with Interrupts() as interrupts:
+            while controller.reason is None:
+                self._pump()
+                while self._inbox and controller.reason is None:
+                    controller.receive(self._inbox.popleft())
+                    self._release()
+                controller.listen()
+                self._release()
+                if interrupts.caught:
+                    controller.stop(f"interrupted by {interrupts.caught}")
+            return interrupts.caught
+
+    def _pump(self) -> bool:
+        """Wait for news, take it in, see to the dead. Whether there was progress."""
+        self._supervisor.wait(POLL, *self._controller.doors)
+        heard = list(self._supervisor.heard())
+        for link, report in heard:
+            self._posted.update({(link.number, policy): count for policy, count in report.posted.items()})
+            self._note(report)
+        for death in list(self._supervisor.deaths(self._program.experiment.env.timeout)):
+            if not death.over:
+                self._revive(death)
+        self._see_to_progress(bool(heard))
+        self._inbox += [report for report in self._early if self._actors_spoke(report)]
+        self._early = [report for report in self._early if not self._actors_spoke(report)]
+        return any(report.steps or report.version is not None for _, report in heard)
+
+    def _see_to_progress(self, heard: bool) -> None:
+        """Policies that learn at different paces may come to wait for each other's actors: that must not look like a slow run."""
+        if heard or self._controller.paused or len(self._program.policies) == 1:
+            self._heard_at = time.monotonic()
+        elif time.monotonic() - self._heard_at > STUCK and self._all_hunger():
+            raise ShoalError(
+                "no worker can go on: policies whose agents act at different paces wait for each other's actors; "
+                "use placement.actors = 1 and placement.ring = 1"
+            )
+
+    def _all_hunger(self) -> bool:
+        """Nobody is at its worlds, and no policy has a whole round to learn from."""
+        if any(self._supervisor.away(link) for link in self._supervisor.links):
+            return False
+        began = self._supervisor.links[0].life.version
+        return all(
+            any(
+                self._streams.ring(f"sample/{p}/{policy}").posted <= self._controller.version_of(policy) - began
+                for p in range(self._program.producers)
+            )
+            for policy in self._program.policies
+        )
+
+    def _actors_spoke(self, update: Report) -> bool:
+        """In exact runs an update is judged by all episodes that are behind it: actors may be slower to speak than trainers."""
+        assert update.version is not None
+        for link in self._supervisor.links:
+            rounds = update.version - link.life.version
+            producers = self._program.experiment.placement.ring * sum(job.kind == "actor" for job in link.host.jobs)
+            if not link.life.incarnation and self._posted[link.number, update.policy] < rounds * producers:
+                return False
+        return True
+
+    def _note(self, report: Report) -> None:
+        if report.state is not None:
+            self._states[report.policy] = report.state
+            return
+        if report.version is not None:
+            replica = (report.policy, report.replica)
+            self._made[replica] += 1
+            self._resting[replica] = report.version
+            if self._program.exact:
+                self._early.append(report)
+                return
+        self._inbox.append(report)
+
+    def _release(self) -> None:
+        """Let trainers go on whose update the controller has seen, once every policy has made it.
+
+        Not if a policy is behind because its agents act less often: it may need more steps, for which the others must go on.
+        """
+        if self._controller.paused or self._controller.reason is not None:
+            return
+        free = self._program.hogwild or (len(self._program.policies) > 1 and self._somebody_hungers())
+        for replica, version in list(self._resting.items()):
+            if free or self._controller.counters.update >= version:
+                del self._resting[replica]
+                self._leaves[replica].grant(self._made[replica])
+
+    def _somebody_hungers(self) -> bool:
+        """A policy that is behind has no whole round to learn from."""
+        began, update = self._supervisor.links[0].life.version, self._controller.counters.update
+        for policy in self._program.policies:
+            rounds = self._controller.version_of(policy) - began
+            behind = self._controller.version_of(policy) == update
+            rings = [self._streams.ring(f"sample/{p}/{policy}") for p in range(self._program.producers)]
+            if behind and any(ring.posted <= rounds for ring in rings):
+                return True
+        return False
+
+    # ------------------------------------------------------------ what a run asks for
+
+    def quiet(self) -> None:
+        """Until every trainer rests: what is judged or saved then is one version."""
+        self._until(lambda: len(self._resting) == len(self._replicas), "come to rest")
+
+    def states(self) -> dict[str, Tensor]:
+        """All that a checkpoint keeps, as `policy/name`, handed in by the first replica of each trainer."""
+        self._states = {}
+        asked: dict[str, int] = {}
+
+        def all_there() -> bool:
+            for policy in self._program.policies:
+                life = self._trainer_link(0).life.incarnation
+                if policy not in self._states and asked.get(policy) != life:  # a new life heard nothing of it
+                    asked[policy] = life
+                    self._leaves[policy, 0].ask_state()
+            return len(self._states) == len(asked)
+
+        self._until(all_there, "hand in their state")
+        self._hear_last_updates()
+        parts = {policy: safetensors.torch.load(state) for policy, state in self._states.items()}
+        return {f"{policy}/{name}": tensor for policy, part in parts.items() for name, tensor in part.items()}
+
+    def _until(self, done: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + REST
+        while not done():
+            if time.monotonic() > deadline:
+                raise ShoalError(f"the trainers did not {what} within {REST:.0f} s: see {self._folder.logs}")
+            if self._pump():  # one that is not at rest yet may wait for worlds that are slow
+                deadline = time.monotonic() + REST
+
+    def _hear_last_updates(self) -> None:
+        """A run that was told to stop in the middle of an update is saved after it."""
+        if self._controller.reason is not None:
+            while self._inbox:
+                self._controller.receive(self._inbox.popleft())
+
+    def accounts(self) -> Account:
+        """What became of all rows."""
+        return self._streams.accounts()
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Who works where, for the panel."""
+        return self._supervisor.workers()
+
+    # ------------------------------------------------------------ deaths
+
+    def _revive(self, death: Death) -> None:
+        """A new life for a dead host; replicas in step go down and come back together."""
+        count_death(death)
+        self._controller.restarted(death.link.host.name, death.cause)
+        links = self._fate(death.link)
+        for link in links:
+            if link is not death.link:
+                self._supervisor.kill(link)
+            self._supervisor.bury(link)
+        changes: dict[str, Any] = {}
+        if any(link.host.has("trainer") for link in links):
+            ranks = sorted({job.number for link in links for job in link.host.jobs if job.kind == "trainer"})
+            changes = self._where_to_go_on(ranks)
+            self._start_again(ranks)
+        for link in links:
+            self._supervisor.restart(link, replace(link.life, incarnation=link.life.incarnation + 1, **changes))
+
+    def _fate(self, link: Link) -> list[Link]:
+        if not link.host.has("trainer") or self._program.hogwild:
+            return [link]
+        return [other for other in self._supervisor.links if other.host.has("trainer")]
+
+    def _start_again(self, ranks: list[int]) -> None:
+        for policy, rank in self._replicas:
+            if rank in ranks:
+                self._made[policy, rank] = 0
+                self._resting[policy, rank] = (
+                    0  # it rests until it is released: nobody trains in a paused or ending run
+                )
+                self._leaves[policy, rank].renew()
+        for tally in self._streams.tallies.values():
+            tally.renew()
+
+    def _where_to_go_on(self, ranks: list[int]) -> dict[str, Any]:
+        """From the last checkpoint, as the version after all those that are out; hogwild replicas from what they share."""
+        program, store = self._program, CheckpointStore(self._folder.checkpoints)
+        if store.versions() and not program.hogwild:
+            self.checkpoint = store.latest().version
+        producers = [producer for rank in ranks for producer in program.producers_of(rank)]
+        rounds, versions = {}, {}
+        for policy in program.policies:
+            rounds[policy] = max(self._streams.ring(f"sample/{producer}/{policy}").taken for producer in producers)
+            out, began = self.mailboxes[policy].latest(), self._supervisor.links[0].life.version
+            versions[policy] = began + rounds[policy] if program.exact else out + (not program.hogwild)
+        steps = max(self._controller.steps_of(ranks), self._trainer_link(ranks[0]).life.steps)
+        return {"rounds": rounds, "versions": versions, "steps": steps}
+
+    def _trainer_link(self, rank: int) -> Link:
+        return self._supervisor.links[rank]  # trainers come first
+
+    def close(self) -> None:
+        """Stop the hosts, kill those that do not, free the memory."""
+        for tally in self._streams.tallies.values():
+            tally.abandon()
+        self._supervisor.close()
+        self._streams.close()
