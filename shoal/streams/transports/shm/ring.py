@@ -150,6 +150,11 @@ class ShmRing(Ring):
         self._words[_FREED] = freed + 1
         self.writer_bell.ring()
 
+    def resume_at(self, posted: int, freed: int) -> None:
+        """Go on in the place of another ring, before anybody uses this one: what that one had in flight counts as taken."""
+        self._words[_POSTED] = self._words[_TAKEN] = posted
+        self._words[_FREED] = freed
+
     def reclaim(self) -> int:
         count = super().reclaim()
         self.writer_bell.ring()  # the dead reader may have freed its last slot and died before it rang

@@ -1,0 +1,171 @@
+"""Rings and mailboxes over two machines, without machines: messages that come late, twice, or to somebody new."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("lz4.block", reason="the extra `cluster` is not installed")
+
+from shoal.base.arrays import Layout
+from shoal.streams.sample import HEADER, account, settle
+from shoal.streams.transports.ray.relay import (
+    BoxSender,
+    RingReceiver,
+    RingSender,
+    for_a_reader,
+    for_a_writer,
+    go_on_from,
+    receive_version,
+)
+from shoal.streams.transports.shm.mailbox import ShmMailbox
+from shoal.streams.transports.shm.ring import ShmRing
+
+LAYOUT = Layout.of({"x": np.zeros(4, np.float32), "header": np.zeros((), HEADER)})
+
+
+class Wire:
+    """Keeps what is sent until somebody carries it over."""
+
+    def __init__(self) -> None:
+        self.sent: deque[tuple[str, str, tuple[Any, ...]]] = deque()
+
+    def __call__(self, host: str, method: str, *args: Any) -> None:
+        self.sent.append((host, method, args))
+
+    def carry(self, *ends: Any, twice: bool = False) -> None:
+        while self.sent:
+            _, method, (_, *args) = self.sent.popleft()
+            for end in ends:
+                if hasattr(end, method):
+                    for _ in range(1 + twice):
+                        getattr(end, method)(*args)
+
+
+def write(ring: ShmRing, number: int, rows: int = 10) -> bool:
+    slot = ring.begin(0.0)
+    if slot is None:
+        return False
+    slot.arrays["x"][:] = number
+    header = slot.arrays["header"]
+    header["rows"] = rows
+    before = ring.look(ring.posted - 1).arrays["header"]["produced"][(ring.posted - 1) % 2] if ring.posted else 0
+    header["produced"][ring.posted % 2] = before + rows
+    ring.post(slot)
+    return True
+
+
+def read(ring: ShmRing) -> int | None:
+    slot = ring.take(0.0)
+    if slot is None:
+        return None
+    number = int(slot.arrays["x"][0])
+    settle(ring, slot, "trained")
+    return number
+
+
+def pair(slots: int = 2) -> tuple[ShmRing, ShmRing, RingSender, RingReceiver, Wire]:
+    wire, here, there = Wire(), ShmRing(LAYOUT, slots), ShmRing(LAYOUT, slots)
+    return here, there, RingSender("r", here, "b", wire), RingReceiver("r", there, "a", wire), wire
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_slots_come_in_order_once_and_credits_go_back(twice: bool) -> None:
+    here, there, sender, receiver, wire = pair()
+    got = []
+    for number in range(40):
+        assert write(here, number)
+        if number % 2:
+            assert not write(here, -1), "two are in flight"
+            sender.step()
+            wire.carry(sender, receiver, twice=twice)
+            got += [read(there), read(there)]
+            assert not write(here, -1), "freed over there, and not known here"
+            receiver.step()
+            wire.carry(sender, receiver, twice=twice)
+    assert got == list(range(40))
+    assert account(there).produced == 400
+    assert account(there).settled["trained"] == 400
+    assert account(here).settled["trained"] == 400, "the books came back with the credits"
+
+
+def test_a_slot_that_overtakes_waits() -> None:
+    here, there, sender, receiver, wire = pair()
+    write(here, 0), write(here, 1)
+    sender.step()
+    wire.sent.reverse()
+    wire.carry(receiver)
+    assert [read(there), read(there)] == [0, 1]
+
+
+def test_a_new_writer_goes_on_after_what_arrived() -> None:
+    here, there, sender, receiver, wire = pair()
+    write(here, 0), write(here, 1)
+    sender.step()
+    wire.sent.pop()  # the machine dies with its second slot on the way
+    wire.carry(receiver)
+    new = ShmRing(LAYOUT, 2)
+    go_on_from(new, for_a_writer(there))
+    sender = RingSender("r", new, "b", wire)
+    receiver.turn_to("c")
+    assert new.posted == 1
+    assert write(new, 1)
+    assert not write(new, 2), "the slot of the dead one is still in flight"
+    assert read(there) == 0
+    sender.step(), receiver.step()
+    wire.carry(sender, receiver)
+    assert read(there) == 1
+    assert account(there).produced == 20
+    assert account(there).balanced
+    assert write(new, 2)
+
+
+def test_a_new_reader_gets_what_was_not_freed_once_more() -> None:
+    here, there, sender, receiver, wire = pair()
+    write(here, 0), write(here, 1)
+    sender.step()
+    wire.carry(receiver)
+    assert read(there) == 0
+    receiver.step()
+    wire.carry(sender)  # 0 is known to be trained, 1 was taken or not: who knows
+    new = ShmRing(LAYOUT, 2)
+    go_on_from(new, for_a_reader(here))
+    receiver = RingReceiver("r", new, "a", wire)
+    sender.turn_to("c")
+    wire.carry(receiver)
+    assert read(new) == 1
+    assert account(new).settled["trained"] == 20
+    assert account(new).balanced
+
+
+def test_versions_reach_every_machine_and_only_the_newest_if_that_will_do() -> None:
+    for every, expected in ((True, [3, 4]), (False, [4])):
+        wire, box, busy = Wire(), ShmMailbox(8, 2), {"b": False}
+        sender = BoxSender("v", box, 8, 2, 0, every, wire, lambda packed: packed, busy.__getitem__, {"b": -1})
+        for version in range(5):
+            box.publish(version, np.full(8, version, np.uint8))
+        assert sender.step()
+        assert [args[1] for _, _, args in wire.sent] == expected
+        assert not sender.step(), "nothing is fetched that is there already"
+        there = ShmMailbox(8, 2)
+        for _, _, (_, version, packed) in wire.sent:
+            receive_version(there, version, packed, 0)
+            receive_version(there, version, packed, 0)
+        into = np.zeros(8, np.uint8)
+        assert there.latest() == 4
+        assert there.read(4, into)
+        assert (into == 4).all()
+
+
+def test_a_machine_that_is_slow_gets_fewer_versions() -> None:
+    wire, box, busy = Wire(), ShmMailbox(8, 2), {"b": True}
+    sender = BoxSender("v", box, 8, 2, 0, False, wire, lambda packed: packed, busy.__getitem__, {"b": -1})
+    box.publish(0, np.zeros(8, np.uint8))
+    assert not sender.step()
+    box.publish(1, np.zeros(8, np.uint8))
+    busy["b"] = False
+    assert sender.step()
+    assert [args[1] for _, _, args in wire.sent] == [1]
