@@ -29,6 +29,38 @@ class EnvConfig(Config):
     """How copies are stepped: `native` by the world's own vector implementation, `loop` one by one, `auto` native if it exists."""
 
 
+class ResourcesConfig(Config):
+    """What one worker process reserves on a cluster."""
+
+    cpus: float = Field(1.0, ge=0)
+    """Cores; parts of one are allowed."""
+    gpus: float = Field(0.0, ge=0)
+    """Accelerators; parts of one are allowed."""
+    memory: Count = Field(0, ge=0)
+    """Bytes; 0 reserves none."""
+    custom: dict[str, float] = {}
+    """Resources of the cluster's own, by name."""
+
+
+class ClusterConfig(Config):
+    """How a cluster places the worker processes. Read by `--on ray`."""
+
+    actor: ResourcesConfig = ResourcesConfig()
+    """Of each actor."""
+    policy: ResourcesConfig = ResourcesConfig()
+    """Of each policy worker."""
+    trainer: ResourcesConfig = ResourcesConfig()
+    """Of each trainer, with the actors that live in its process."""
+    strategy: Literal["pack", "spread"] = "pack"
+    """On as few machines as hold them, or on as many as there are."""
+    head: bool = True
+    """Workers may live on the head node."""
+    wait: Duration = 60.0
+    """How long workers may be without a place before the run ends."""
+    weights: Literal["fp32", "fp16"] = "fp32"
+    """How parameters travel between machines; fp16 is half as much and not exact."""
+
+
 class PlacementConfig(Config):
     """What runs where, and how far sampling may run ahead of learning. `auto` leaves it to a short probe."""
 
@@ -50,6 +82,8 @@ class PlacementConfig(Config):
     """How many versions old experience may be: 0 waits for every update, 1 samples during one. Default: the algorithm's own."""
     exact: bool | None = None
     """Equal bits whoever runs it: rounds act with the version due, fragments are ordered by actor. Default: at lag 0 and inline."""
+    cluster: ClusterConfig = ClusterConfig()
+    """What workers reserve, and on which machines."""
 
 
 def _as_placement(value: Any) -> Any:

@@ -30,6 +30,9 @@ Overrides = Annotated[
 Run = Annotated[
     str, typer.Argument(metavar="RUN", help="A run folder, EXPERIMENT/TRIAL, or EXPERIMENT for its newest trial.")
 ]
+Address = Annotated[
+    str | None, typer.Option(metavar="auto|HOST:PORT", help="With --on ray: the cluster; left out, a Ray of its own.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -41,14 +44,31 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Everything random follows from it.")] = None,
     on: Annotated[
         str,
-        typer.Option(help="Who runs the workers: local (processes of this machine) or inline (this one thread)."),
+        typer.Option(
+            help="Who runs the workers: local (processes of this machine), inline (this one thread) or ray (a cluster)."
+        ),
     ] = "local",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last whole checkpoint of --trial.")] = False,
+    address: Address = None,
+    working_dir: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="With --on ray: your code, for machines that do not share this folder."),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="With --address: leave once the run has begun.")] = False,
 ) -> None:
     """Train, until a stop rule ends it."""
     from shoal.cli.train import run
 
-    run(recipe, overrides or [], trial=trial, seed=seed, on=on, resume=resume)
+    cluster = {"address": address, "working_dir": working_dir, "detach": detach}
+    run(recipe, overrides or [], trial=trial, seed=seed, on=on, resume=resume, cluster=cluster)
+
+
+@app.command()
+def attach(run: Run, address: Address = None) -> None:
+    """Stay with a run that a cluster trains, as if started here: Ctrl-C stops it."""
+    from shoal.cli.train import attach as work
+
+    work(run, address)
 
 
 @app.command()
@@ -99,11 +119,17 @@ def stop(run: Run) -> None:
 
 
 @app.command()
-def plan(recipe: Recipe, overrides: Overrides = None, json: Json = False) -> None:
+def plan(
+    recipe: Recipe,
+    overrides: Overrides = None,
+    on: Annotated[str, typer.Option(help="For whom: with ray, also what fits where and what does not.")] = "local",
+    address: Address = None,
+    json: Json = False,
+) -> None:
     """Show what would run: workers, batch sizes, memory, every setting. Starts nothing."""
     from shoal.cli.plan import run
 
-    run(recipe, overrides or [], json=json)
+    run(recipe, overrides or [], json=json, on=on, address=address)
 
 
 @app.command(name="list")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from shoal.cli.asking import tell
 from shoal.cli.output import command
 from shoal.monitoring.run_folder import RunFolder
-from shoal.monitoring.status import obey
 
 
 def run(run: str, order: str) -> None:
     """Give the order and say what state the run is in."""
     folder = RunFolder.find(run)
-    state = obey(folder, order).get("state", "-")
+    state = tell(folder, order).get("state", "-")
     hints = {
         "pause": f"go on: {command()} unpause {run}",
         "stop": f"it saves a checkpoint first; go on later: {command()} train ... --trial {folder.trial} --resume",

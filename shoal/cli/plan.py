@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+from shoal.base.errors import ShoalError
 from shoal.cli.output import print_json
 from shoal.recipes import find
 
 
-def run(recipe: str, overrides: list[str], *, json: bool) -> None:
-    """Expand the experiment and show it."""
+def run(recipe: str, overrides: list[str], *, json: bool, on: str, address: str | None) -> None:
+    """Expand the experiment and show it; for a cluster, also what fits where."""
     path = find(recipe)
     from shoal.api.experiment import load_experiment
     from shoal.launchers.program import expand, plan_of
+    from shoal.launchers.train import check_launcher
 
-    plan = plan_of(expand(load_experiment(path, overrides)))
+    check_launcher(on)
+    experiment, fit = load_experiment(path, overrides), None
+    if on == "ray":
+        from shoal.launchers.ray.cluster import plan_fit
+
+        experiment, fit = plan_fit(experiment, address)
+    plan = plan_of(expand(experiment, exact=on != "ray"))
+    if fit is not None:
+        plan["cluster"] = {"places": fit.places, "no_place": fit.homeless}
     if json:
         print_json(plan)
     else:
-        _show(plan)
+        _show(plan, [] if fit is None else fit.lines())
+    if fit is not None and fit.homeless:
+        raise ShoalError(f"{len(fit.homeless)} of {len(fit.homeless) + len(fit.places)} worker processes find no place")
 
 
-def _show(plan: dict[str, Any]) -> None:
+def _show(plan: dict[str, Any], cluster: list[str]) -> None:
     from omegaconf import OmegaConf
 
     workers = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in plan["workers"].items())
@@ -33,6 +45,8 @@ def _show(plan: dict[str, Any]) -> None:
         size = f"{policy['lanes']} lanes x {policy['rows_per_fragment']} rows a fragment"
         print(f"          {size}, {policy['batch']:,} decisions a batch")
     print(f"memory    {plan['memory_bytes'] / 1e6:.1f} MB of streams")
+    for line in cluster:
+        print(f"cluster   {line}")
     print("settings")
     for line in OmegaConf.to_yaml(OmegaConf.create(plan["settings"])).splitlines():
         print(f"          {line}")

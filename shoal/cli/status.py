@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from shoal.cli.asking import status
 from shoal.cli.output import command, print_json
 from shoal.monitoring.run_folder import RunFolder
-from shoal.monitoring.status import status
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

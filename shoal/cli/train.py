@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal.base.duration import format_duration
 from shoal.base.errors import EXIT_INTERRUPTED, InputError
@@ -13,10 +13,21 @@ from shoal.recipes import find
 
 if TYPE_CHECKING:
     from shoal.api.experiment import PlacementConfig
+    from shoal.launchers.train import Outcome
 
 
-def run(recipe: str, overrides: list[str], *, trial: str | None, seed: int | None, on: str, resume: bool) -> None:
+def run(
+    recipe: str,
+    overrides: list[str],
+    *,
+    trial: str | None,
+    seed: int | None,
+    on: str,
+    resume: bool,
+    cluster: dict[str, Any],
+) -> None:
     """Check the words before loading the heavy half of the system, then train."""
+    _check_cluster(on, cluster)
     path = find(recipe)
     if trial is not None:
         check_name("--trial", trial)
@@ -35,9 +46,40 @@ def run(recipe: str, overrides: list[str], *, trial: str | None, seed: int | Non
 
     if resume:
         assert trial is not None
-        outcome = train.resume(experiment.name, trial, overrides=overrides, on=on)
+        outcome = train.resume(experiment.name, trial, overrides=overrides, on=on, cluster=train.Cluster(**cluster))
     else:
-        outcome = train.train(experiment, trial=trial, on=on)
+        outcome = train.train(experiment, trial=trial, on=on, cluster=train.Cluster(**cluster))
+    if cluster["detach"]:
+        print(f"left to the cluster: {outcome.folder}    stay with it: {command()} attach {outcome.folder}")
+        return
+    _say(outcome, recipe)
+
+
+def attach(run: str, address: str | None) -> None:
+    """Show a run of a cluster until it ends."""
+    from shoal.launchers.ray.cluster import require_ray
+
+    require_ray()
+    from shoal.launchers.ray import driver
+    from shoal.launchers.train import Cluster
+
+    outcome = driver.attach(run, Cluster(address))
+    _say(outcome, str(outcome.folder / "config.yaml"))
+
+
+def _check_cluster(on: str, cluster: dict[str, Any]) -> None:
+    if on == "ray":
+        from shoal.launchers.ray.cluster import require_ray
+
+        require_ray()
+    given = [f"--{name.replace('_', '-')}" for name, value in cluster.items() if value]
+    if given and on != "ray":
+        raise InputError(f"{given[0]} is for --on ray")
+    if cluster["detach"] and not cluster["address"]:
+        raise InputError("--detach needs --address: a Ray of its own ends with the command")
+
+
+def _say(outcome: Outcome, recipe: str) -> None:
     print(
         f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}"
     )

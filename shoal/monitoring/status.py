@@ -6,16 +6,8 @@ from typing import Any
 
 from shoal.base.errors import ShoalError
 from shoal.monitoring.jsonl import newest_first
-from shoal.monitoring.panel import NotRunningError, ask
+from shoal.monitoring.panel import ask
 from shoal.monitoring.run_folder import RunFolder
-
-
-def status(folder: RunFolder) -> dict[str, Any]:
-    """`state` is `running`, `paused`, `stopping` or `ended`."""
-    try:
-        return obey(folder, "status")
-    except NotRunningError:
-        return ended(folder)
 
 
 def obey(folder: RunFolder, order: str) -> dict[str, Any]:

@@ -1,0 +1,344 @@
+"""One agent per machine owns what its hosts share: rings, mailboxes, bells, pulses. It relays what other machines need.
+
+A thread moves slots and versions (`_Pump`), another gathers what hosts report (`reports.py`). Calls from other machines only put
+something into the queue of the first, so they return at once and keep their order.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal.base.arrays import Layout
+from shoal.launchers.pulse import PulseBoard
+from shoal.launchers.ray.reports import Reports
+from shoal.launchers.shared_streams import StreamHandles
+from shoal.monitoring.logs import LOG
+from shoal.streams.primitives import Mailbox
+from shoal.streams.sample import Account, account
+from shoal.streams.transports.ray.courier import Courier
+from shoal.streams.transports.ray.relay import (
+    BoxSender,
+    RingReceiver,
+    RingSender,
+    RingState,
+    for_a_reader,
+    for_a_writer,
+    go_on_from,
+    receive_version,
+)
+from shoal.streams.transports.shm.doorbell import Doorbell
+from shoal.streams.transports.shm.mailbox import ShmMailbox
+from shoal.streams.transports.shm.ring import ShmRing
+from shoal.streams.transports.shm.segment import SegmentHandle
+from shoal.streams.transports.shm.tally import ShmTally
+
+LOOK = 0.02
+"""Seconds between two looks at all relays, for what rings no bell: acknowledgements, and rings that changed hands."""
+
+
+class RingSpec(NamedTuple):
+    """A ring of which at least one end is here."""
+
+    layout: Layout
+    slots: int
+    writer: str
+    """The host that writes; empty: it is on another machine."""
+    reader: str
+    peer: str
+    """That other machine."""
+    state: RingState | None
+    """Where to go on, if the ring is not here yet."""
+
+
+class BoxSpec(NamedTuple):
+    """A mailbox that somebody reads or writes here."""
+
+    nbytes: int
+    versions: int
+    halved: int
+    every: bool
+    users: tuple[str, ...]
+    subscribers: tuple[str, ...]
+    """Other machines, if it is written here."""
+
+
+class TallySpec(NamedTuple):
+    """Where replicas meet that all live here."""
+
+    ranks: int
+    nbytes: int
+
+
+@dataclass
+class NodeSpec:
+    """All that one machine has a part in."""
+
+    rings: dict[str, RingSpec] = field(default_factory=dict)
+    boxes: dict[str, BoxSpec] = field(default_factory=dict)
+    tallies: dict[str, TallySpec] = field(default_factory=dict)
+
+
+class AgentFacts(NamedTuple):
+    """What a host needs to find its agent."""
+
+    pid: int
+    socket: str
+    key: bytes
+    pulses: SegmentHandle
+
+
+class HostAgent:
+    """`say` gets what the hosts here report, in batches, from a thread of the agent's."""
+
+    def __init__(self, node: str, hosts: int, say: Callable[[HostAgent, list[Any]], None]) -> None:
+        self.node = node
+        self._courier = Courier(node)
+        self._bell = Doorbell.create()
+        self._bells: dict[str, Doorbell] = {}
+        self._rings: dict[str, ShmRing] = {}
+        self._boxes: dict[str, ShmMailbox] = {}
+        self._tallies: dict[str, ShmTally] = {}
+        self._senders: dict[str, RingSender] = {}
+        self._receivers: dict[str, RingReceiver] = {}
+        self._publishers: dict[str, BoxSender] = {}
+        self._spec = NodeSpec()
+        self._adopted: dict[str, tuple[int, int]] = {}
+        self._pulses = PulseBoard.create(hosts)
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.RLock()
+        self._ended = False
+        self._reports = Reports(self._pulses, lambda batch: say(self, batch))
+        self._pump = threading.Thread(target=self._relay, name="relay", daemon=True)
+        self._pump.start()
+
+    # ------------------------------------------------------------ set-up
+
+    def facts(self) -> AgentFacts:
+        """For hosts."""
+        return AgentFacts(os.getpid(), self._reports.address, self._reports.key, self._pulses.handle)
+
+    def connect(self, peers: dict[str, Any]) -> None:
+        """The agents of the other machines."""
+        with self._lock:
+            self._courier.connect(peers)
+
+    def configure(self, spec: NodeSpec) -> None:
+        """Have what the spec names: make what is new, turn what changed its other end."""
+        with self._lock:
+            before, self._spec = self._spec, spec
+            for name, ring in spec.rings.items():
+                self._have_ring(name, ring, before.rings.get(name))
+            for name, box in spec.boxes.items():
+                self._have_box(name, box)
+            for name, tally in spec.tallies.items():
+                if name not in self._tallies:
+                    self._tallies[name] = ShmTally(*tally)
+        self._bell.ring()
+
+    def _have_ring(self, name: str, spec: RingSpec, before: RingSpec | None) -> None:
+        if name not in self._rings:
+            reader = self._bell_of(spec.reader) if spec.reader else self._bell
+            writer = self._bell_of(spec.writer) if spec.writer else self._bell
+            self._rings[name] = ShmRing(spec.layout, spec.slots, reader_bell=reader, writer_bell=writer)
+            if spec.state is not None:
+                go_on_from(self._rings[name], spec.state)
+        elif before is not None and (before.writer, before.reader) != (spec.writer, spec.reader):
+            self._adopted[name] = (-1, -1)  # its bells are those of others
+        self._turn(name, spec, before)
+
+    def _turn(self, name: str, spec: RingSpec, before: RingSpec | None) -> None:
+        """Who relays it, and to where."""
+        ring = self._rings[name]
+        if spec.reader:
+            self._senders.pop(name, None)
+        elif name not in self._senders:
+            self._senders[name] = RingSender(name, ring, spec.peer, self._courier.send)
+            if before is not None:  # its reader was here, and is not any more
+                self._senders[name].turn_to(spec.peer)
+        elif before is not None and (before.peer != spec.peer or spec.state is not None):
+            self._senders[name].turn_to(spec.peer)
+        if spec.writer:
+            self._receivers.pop(name, None)
+        elif name not in self._receivers:
+            self._receivers[name] = RingReceiver(name, ring, spec.peer, self._courier.send)
+        elif before is not None and before.peer != spec.peer:
+            self._receivers[name].turn_to(spec.peer)
+
+    def _have_box(self, name: str, spec: BoxSpec) -> None:
+        if name not in self._boxes:
+            bells = [*(self._bell_of(user) for user in spec.users), self._bell]
+            self._boxes[name] = ShmMailbox(spec.nbytes, spec.versions, bells=bells)
+        if not spec.subscribers:
+            self._publishers.pop(name, None)
+            return
+        if name not in self._publishers:
+            self._publishers[name] = BoxSender(
+                name, self._boxes[name], spec.nbytes, spec.versions, spec.halved, spec.every,
+                self._courier.send, self._courier.put, self._courier.busy,
+            )  # fmt: skip
+        sent = self._publishers[name].sent
+        self._publishers[name].sent = {node: sent.get(node, -1) for node in spec.subscribers}
+
+    def _bell_of(self, host: str) -> Doorbell:
+        if host not in self._bells:
+            self._bells[host] = Doorbell.create()
+        return self._bells[host]
+
+    def handles(self, host: str) -> StreamHandles:
+        """What one host attaches to."""
+        with self._lock:
+            return StreamHandles(
+                self._bell_of(host).handle,
+                {
+                    name: self._rings[name].handle
+                    for name, r in self._spec.rings.items()
+                    if host in (r.writer, r.reader)
+                },
+                {name: self._boxes[name].handle for name in self._spec.boxes},
+                {name: tally.handle for name, tally in self._tallies.items()},
+                {},
+            )
+
+    # ------------------------------------------------------------ what other machines and the controller call
+
+    def deliver(self, sender: str, name: str, number: int, packed: np.ndarray) -> None:
+        """A slot for a ring that is read here."""
+        self._later(lambda: self._from(sender, self._receivers, name, lambda ring: ring.deliver(number, packed)))
+
+    def credit(self, sender: str, name: str, freed: int, books: bytes) -> None:
+        """What was freed of a ring that is written here."""
+        self._later(lambda: self._from(sender, self._senders, name, lambda ring: ring.credit(freed, books)))
+
+    def version(self, sender: str, name: str, number: int, packed: np.ndarray) -> None:
+        """A version that hosts here may read."""
+        halved = self._spec.boxes[name].halved
+        self._later(lambda: receive_version(self._boxes[name], number, packed, halved))
+
+    def publish(self, sender: str, name: str, number: int, block: bytes) -> None:
+        """The controller's own: leave for a trainer that lives here."""
+        self._later(lambda: receive_version(self._boxes[name], number, np.frombuffer(block, np.uint8), 0))
+
+    def _from(self, sender: str, relays: Mapping[str, Any], name: str, do: Callable[[Any], None]) -> None:
+        """Only from the other end as it is now: a machine that was cut off and replaced may still send."""
+        relay = relays.get(name)
+        if relay is not None and relay.peer == sender:
+            do(relay)
+
+    def post(self, node: str, method: str, *args: Any) -> None:
+        """Call another agent, from any thread."""
+        self._later(lambda: self._courier.send(node, method, *args))
+
+    def _later(self, do: Callable[[], None]) -> None:
+        self._queue.put(do)
+        self._bell.ring()
+
+    def mailbox(self, name: str) -> Mailbox:
+        """One that is here."""
+        return self._boxes[name]
+
+    def counters(self, name: str) -> tuple[int, int]:
+        """Posted and taken of a ring."""
+        ring = self._rings[name]
+        return ring.posted, ring.taken
+
+    def accounts(self) -> dict[str, tuple[int, Account]]:
+        """Slots posted and the books of all sample rings that are read here."""
+        with self._lock:
+            names = [name for name, spec in self._spec.rings.items() if spec.reader and name.startswith("sample/")]
+            return {name: (self._rings[name].posted, account(self._rings[name])) for name in names}
+
+    def ring_state(self, name: str, *, writer: bool) -> RingState:
+        """What a new end of a ring goes on from; `writer`: which of the two is new."""
+        return for_a_writer(self._rings[name]) if writer else for_a_reader(self._rings[name])
+
+    def forget(self, names: list[str]) -> None:
+        """These rings begin anew: both their ends died."""
+        with self._lock:
+            for name in names:
+                if name in self._rings:
+                    self._rings.pop(name).close()
+                    self._spec.rings.pop(name, None)
+
+    def order(self, number: int, word: str) -> None:
+        """Tell a host something."""
+        self._reports.order(number, word)
+
+    def clear(self, number: int) -> None:
+        """A host is dead: it is at no world any more."""
+        self._pulses.clear(number)
+
+    def renew(self) -> None:
+        """New replicas may meet."""
+        for tally in self._tallies.values():
+            tally.renew()
+
+    def abandon(self) -> None:
+        """Nobody waits for replicas any more."""
+        for tally in self._tallies.values():
+            tally.abandon()
+
+    def traffic(self) -> dict[str, int]:
+        """Ring -> bytes that left this machine for it."""
+        return {name: sender.bytes for name, sender in self._senders.items()}
+
+    # ------------------------------------------------------------ the pump
+
+    def _relay(self) -> None:
+        relaying = False
+        while not self._ended:
+            relaying = bool(self._senders or self._receivers or self._publishers or self._adopted)
+            self._bell.wait_until(self._step, LOOK if relaying else 0.2)
+
+    def _step(self) -> bool:
+        """One look at everything; True ends the wait, which begins anew at once."""
+        worked = self._ended
+        with self._lock:
+            try:
+                while not self._queue.empty():
+                    self._queue.get()()
+                    worked = True
+                for receiver in self._receivers.values():
+                    worked |= receiver.step()
+                for sender in self._senders.values():
+                    worked |= sender.step()
+                for publisher in self._publishers.values():
+                    worked |= publisher.step()
+                self._courier.step()
+                self._wake_adopters()
+            except Exception:  # a relay that stopped would look like a slow run
+                LOG.exception("the relay of %s failed", self.node)
+                os._exit(1)
+        return worked
+
+    def _wake_adopters(self) -> None:
+        """A ring that changed hands rings the bells of those who had it before."""
+        for name, seen in self._adopted.items():
+            now = (self._rings[name].posted, self._rings[name].freed)
+            if now != seen:
+                self._adopted[name] = now
+                for host in filter(None, (self._spec.rings[name].writer, self._spec.rings[name].reader)):
+                    self._bell_of(host).ring()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._ended = True
+        self._bell.ring()
+        self._pump.join(5)
+        self._reports.close()
+        with self._lock:
+            for ring in self._rings.values():
+                ring.close()
+            for box in self._boxes.values():
+                box.close()
+            for tally in self._tallies.values():
+                tally.close()
+            for bell in self._bells.values():
+                bell.close()
+            self._pulses.close()

@@ -1,0 +1,239 @@
+"""The Ray that is there or is started, what a run asks of it, and what of that fits where."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from shoal.api.experiment import ClusterConfig, Experiment, ResourcesConfig
+from shoal.base.errors import InputError, ShoalError
+from shoal.launchers.hosts import Host, hosts_of
+from shoal.launchers.program import Program, expand
+
+NAMESPACE = "shoal"
+HEAD = "node:__internal_head__"
+"""The resource by which Ray marks the head node."""
+TOKEN = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+OBJECTS = 256 * 1024**2
+"""Bytes of the object store of a Ray of our own: one machine needs it for little."""
+
+
+def require_ray() -> None:
+    """Fail with the remedy where the extra is missing."""
+    missing = [name for name in ("ray", "lz4") if find_spec(name) is None]
+    if missing:
+        raise InputError(f"--on ray needs {' and '.join(missing)}: pip install 'shoal[cluster]'")
+
+
+@contextmanager
+def connected(address: str | None, *, cpus: float = 0, working_dir: str | None = None) -> Iterator[None]:
+    """Be a driver of the Ray at `address`, or of one of our own that ends with this block."""
+    require_ray()
+    import ray
+
+    environment = {"working_dir": working_dir} if working_dir else None
+    options: dict[str, Any] = {"namespace": NAMESPACE, "log_to_driver": False, "runtime_env": environment}
+    options["logging_level"] = "error"
+    with _token(own=address is None):
+        try:
+            if address is None:
+                _start_own(max(cpus, os.cpu_count() or 1), options)
+            else:
+                ray.init(address, **options)
+        except (ConnectionError, ray.exceptions.RayError, RuntimeError) as error:
+            raise ShoalError(f"there is no Ray at {address}: {_cause(error)}") from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _start_own(cpus: float, options: dict[str, Any]) -> None:
+    import ray
+
+    ray.init(num_cpus=int(cpus), include_dashboard=False, object_store_memory=OBJECTS, **options)
+
+
+@contextmanager
+def _token(*, own: bool) -> Iterator[None]:
+    """Who talks to Ray must know its token. A Ray of our own gets one that only its owner can read, and that ends with it."""
+    if not own or any(name in os.environ for name in TOKEN):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="shoal-token-") as folder:  # mode 0700
+        path = Path(folder) / "token"
+        path.touch(0o600)
+        path.write_text(secrets.token_hex(32))
+        os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
+        try:
+            yield
+        finally:
+            del os.environ["RAY_AUTH_TOKEN_PATH"]
+
+
+def _cause(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+# ---------------------------------------------------------------- what is asked for
+
+
+def bundle(host: Host, config: ClusterConfig) -> dict[str, float]:
+    """What Ray reserves for one host."""
+    kind = "trainer" if host.has("trainer") else host.jobs[0].kind
+    asked: ResourcesConfig = getattr(config, kind)
+    named = {"CPU": asked.cpus, "GPU": asked.gpus, "memory": float(asked.memory), **asked.custom}
+    return {name: amount for name, amount in named.items() if amount} or {"CPU": 0.001}
+
+
+def actor_options(reserved: dict[str, float]) -> dict[str, Any]:
+    """The same, as options of a Ray actor."""
+    rest = {name: amount for name, amount in reserved.items() if name not in ("CPU", "GPU", "memory")}
+    return {
+        "num_cpus": reserved.get("CPU", 0),
+        "num_gpus": reserved.get("GPU", 0),
+        "memory": reserved.get("memory") or None,
+        "resources": rest or None,
+    }
+
+
+def demand(program: Program) -> list[tuple[Host, dict[str, float]]]:
+    """Every host, and what it asks for."""
+    return [(host, bundle(host, program.experiment.placement.cluster)) for host in hosts_of(program)]
+
+
+# ---------------------------------------------------------------- what fits
+
+
+@dataclass
+class Machine:
+    """A node of the cluster, and what is free on it."""
+
+    name: str
+    head: bool
+    free: dict[str, float]
+
+
+@dataclass
+class Fit:
+    """Which host would go where, and which finds no place, with the reason."""
+
+    places: dict[str, str]
+    homeless: dict[str, str]
+
+    def lines(self) -> list[str]:
+        """For people."""
+        by_machine: dict[str, list[str]] = {}
+        for host, machine in self.places.items():
+            by_machine.setdefault(machine, []).append(host)
+        lines = [f"{machine}: {', '.join(hosts)}" for machine, hosts in by_machine.items()]
+        return lines + [f"no place for {host}: {why}" for host, why in self.homeless.items()]
+
+
+def machines() -> list[Machine]:
+    """All that live, with what nobody has reserved."""
+    import ray
+    from ray._private.state import available_resources_per_node
+
+    free = available_resources_per_node()
+    return [
+        Machine(node["NodeManagerAddress"], HEAD in node["Resources"], dict(free.get(node["NodeID"], {})))
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+
+
+def fit(program: Program, found: list[Machine]) -> Fit:
+    """Try to place every host, largest first; packed or spread as the experiment asks."""
+    config = program.experiment.placement.cluster
+    usable = [machine for machine in found if config.head or not machine.head]
+    result = Fit({}, {})
+    count = {id(machine): 0 for machine in usable}
+    for host, asked in sorted(demand(program), key=lambda pair: -sum(pair[1].values())):
+        able = [m for m in usable if all(m.free.get(name, 0) >= amount for name, amount in asked.items())]
+        if not able:
+            result.homeless[host.name] = _why(asked, usable)
+            continue
+        chosen = min(able, key=lambda m: count[id(m)] if config.strategy == "spread" else -count[id(m)])
+        count[id(chosen)] += 1
+        result.places[host.name] = chosen.name
+        for name, amount in asked.items():
+            chosen.free[name] -= amount
+    return result
+
+
+def _why(asked: dict[str, float], usable: list[Machine]) -> str:
+    if not usable:
+        return "there is no machine but the head node, and placement.cluster.head is false"
+    lacking = {
+        name: max(machine.free.get(name, 0) for machine in usable)
+        for name, amount in asked.items()
+        if all(machine.free.get(name, 0) < amount for machine in usable)
+    }
+    if not lacking:
+        return "no machine has all of " + ", ".join(f"{amount:g} {name}" for name, amount in asked.items()) + " left"
+    return ", ".join(f"it asks for {asked[name]:g} {name}, at most {left:g} is left" for name, left in lacking.items())
+
+
+def reserve(program: Program, run: str) -> Any:
+    """A placement group with a bundle per host; what is not there after `placement.cluster.wait` is an error that says why."""
+    import ray
+    from ray.util import placement_group, remove_placement_group
+
+    config = program.experiment.placement.cluster
+    bundles = [asked for _, asked in demand(program)]
+    away_from_head = None if config.head else [{"ray.io/node-id": f"!{_head_id()}"}] * len(bundles)
+    group = placement_group(
+        bundles,
+        strategy=config.strategy.upper(),
+        name=run,
+        **({"bundle_label_selector": away_from_head} if away_from_head else {}),
+    )
+    ready, _ = ray.wait([group.ready()], timeout=config.wait)
+    if not ready:
+        remove_placement_group(group)
+        raise InputError(
+            f"no place for this run within placement.cluster.wait = {config.wait:g} s: "
+            + "; ".join(fit(program, machines()).lines())
+        )
+    return group
+
+
+def _head_id() -> str:
+    import ray
+
+    return next((node["NodeID"] for node in ray.nodes() if HEAD in node["Resources"]), "none")
+
+
+def fill_placement(experiment: Experiment, cpus: float) -> Experiment:
+    """An experiment that names no shape gets an actor for each core of the cluster but the trainer's, as far as copies divide."""
+    placement, copies = experiment.placement, experiment.env.num_envs
+    if (placement.actors, placement.trainers, placement.together) != (None, None, None):
+        return experiment
+    room = max(1, int((cpus - placement.cluster.trainer.cpus) / max(placement.cluster.actor.cpus, 1e-3)))
+    actors = max(n for n in range(1, min(room, copies) + 1) if copies % (n * placement.ring) == 0)
+    return experiment.model_copy(update={"placement": placement.model_copy(update={"actors": actors})})
+
+
+def plan_fit(experiment: Experiment, address: str | None) -> tuple[Experiment, Fit]:
+    """The experiment with its shape filled in, and which host would go where: on the Ray at `address`, or on one of our own."""
+    if address is None:
+        experiment = fill_placement(experiment, os.cpu_count() or 1)
+        program = expand(experiment, exact=False)
+        free: dict[str, float] = {}
+        for _, asked in demand(program):
+            free = {name: free.get(name, 0) + asked.get(name, 0) for name in {*free, *asked}}
+        free |= {name: 0.0 for name in free if name not in ("CPU", "memory")}
+        return experiment, fit(program, [Machine("this machine", True, free)])
+    with connected(address):
+        import ray
+
+        experiment = fill_placement(experiment, ray.cluster_resources().get("CPU", 1))
+        return experiment, fit(expand(experiment, exact=False), machines())

@@ -1,0 +1,45 @@
+"""A Ray actor that runs the workers of one host. It dies with its agent, and Ray starts it again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import ray
+import torch
+
+from shoal.launchers.host import HostOrder, build_workers, die_with, poll_workers
+from shoal.launchers.ray.agent import AgentFacts
+from shoal.launchers.ray.reports import report_to
+from shoal.launchers.shared_streams import AttachedStreams
+from shoal.monitoring.logs import log_to
+from shoal.streams.primitives import AbandonedError
+
+
+class RayHost:
+    """One process. Its methods run one after the other."""
+
+    def where(self) -> tuple[str, int]:
+        """The machine and the process."""
+        return ray.get_runtime_context().get_node_id(), os.getpid()
+
+    def serve(self, order: HostOrder, agent: AgentFacts) -> None:
+        """Run the workers until told to stop. What goes wrong is said, and ends the process: a new life begins in a new one."""
+        die_with(agent.pid)
+        torch.set_num_threads(1)
+        control = report_to(agent.socket, agent.key, order.number, order.life.incarnation)
+        with log_to(_logs(order.logs), order.host.name):
+            try:
+                streams = AttachedStreams(order.streams, order.life.incarnation)
+                poll_workers(build_workers(order, streams), control, streams.waiter)
+            except AbandonedError:
+                return
+            except BaseException as error:
+                control.fail(error)
+                os._exit(1)
+
+
+def _logs(path: str) -> Path:
+    """The run folder's, where it can be reached from this machine."""
+    return Path(path) if Path(path).parent.is_dir() else Path(tempfile.gettempdir()) / "shoal-logs"

@@ -1,0 +1,158 @@
+"""The hosts of a run on many machines, and the streams between them, as the run's controller has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import ray
+from ray.util import remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from shoal.base.errors import InputError
+from shoal.base.faults import VARIABLE, parse_faults
+from shoal.checkpoints.store import Checkpoint, CheckpointStore
+from shoal.launchers.build import first_life
+from shoal.launchers.host import HostOrder
+from shoal.launchers.hosts import hosts_of
+from shoal.launchers.local import check_fit
+from shoal.launchers.processes import ProcessLauncher
+from shoal.launchers.program import Program
+from shoal.launchers.ray.agent import AgentFacts, HostAgent
+from shoal.launchers.ray.cluster import actor_options, demand, reserve
+from shoal.launchers.ray.placing import RayLink, RaySupervisor
+from shoal.launchers.ray.streams import CONTROLLER, AgentLine, LostError, RayStreams
+from shoal.launchers.wiring import plan_wiring
+from shoal.monitoring.run_folder import RunFolder
+
+
+class RayAgent(HostAgent):
+    """The agent of a machine other than the controller's, as a Ray actor. What its hosts say goes to the controller, numbered."""
+
+    def __init__(self, key: str, hosts: int) -> None:
+        self._sent = 0
+        super().__init__(key, hosts, self._tell)
+
+    def _tell(self, agent: HostAgent, batch: list[Any]) -> None:
+        self._sent += 1
+        agent.post(CONTROLLER, "hear", self._sent, batch)
+
+
+class RayLauncher(ProcessLauncher):
+    """`me`: the Ray actor that this runs in. `listen` gets what others call there: the ear for reports, and our own agent."""
+
+    def __init__(
+        self, program: Program, start: Checkpoint | None, folder: RunFolder, me: Any, listen: Callable[[Any, Any], None]
+    ) -> None:  # fmt: skip
+        parse_faults(os.environ.get(VARIABLE, ""))
+        if program.hogwild:
+            raise InputError(
+                "placement.agree = 'hogwild' shares memory, which machines cannot: use allreduce, or --on local"
+            )
+        if start is not None:
+            check_fit(program, start)
+        config, hosts = program.experiment.placement.cluster, hosts_of(program)
+        self._me, self._home_node, self._hosts = me, ray.get_runtime_context().get_node_id(), len(hosts)
+        self._group = reserve(program, folder.name)
+        self._ray = RaySupervisor(folder.name, self._group, self._place, config.wait)
+        agent = HostAgent("home", len(hosts), lambda _, batch: self._ray.hear(batch))
+        listen(self._ray.hear, agent)
+        home = AgentLine("home", agent, me)
+        self._agents: dict[str, AgentLine] = {self._home_node: home}
+        self._agents_made = 0
+        self._net = RayStreams(plan_wiring(program, hosts), home, agent, exact=program.exact, halved=_halved(program))
+        super().__init__(program, start, folder, self._net, self._ray)
+        life = replace(first_life(program, start), start=None)
+        try:
+            for number, (host, asked) in enumerate(demand(program)):
+                self._ray.start(host, number, life, actor_options(asked))
+            self._ray.placed()
+            self._place(*self._ray.links)
+        except BaseException:
+            self.close()
+            raise
+
+    # ------------------------------------------------------------ places
+
+    def _place(self, *links: RayLink) -> None:
+        """Hosts have found their places: join them to the others, and let them work."""
+        facts: dict[str, AgentFacts] = {}
+        for link in links:
+            facts[link.node] = facts.get(link.node) or self._agent_on(link.node)
+        self._drop_lost()
+        lines = {line.key: line for line in self._agents.values()}
+        self._net.place({link.host.name: self._agents[link.node].key for link in links}, lines)
+        for link in links:
+            handles = self._agents[link.node].call("handles", link.host.name)
+            handles = handles._replace(tallies={**handles.tallies, **self._net.meetings(link.host.name)})
+            self._ray.begin(link, self._order(link, handles, facts[link.node]), facts[link.node])
+
+    def _agent_on(self, node: str) -> AgentFacts:
+        """The agent of a machine; a new one if there is none, or none any more."""
+        if node in self._agents:
+            try:
+                return self._agents[node].call("facts")
+            except LostError:
+                del self._agents[node]
+        self._agents_made += 1
+        key = f"{node[:8]}.{self._agents_made}"
+        actor = ray.remote(RayAgent).options(
+            name=f"{self._folder.name}/agent-{key}", num_cpus=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        )  # fmt: skip
+        self._agents[node] = AgentLine(key, None, actor.remote(key, self._hosts))
+        return self._agents[node].call("facts")
+
+    def _drop_lost(self) -> None:
+        living = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        for node, line in list(self._agents.items()):
+            if node not in living or line.dead:
+                del self._agents[node]
+
+    def _order(self, link: RayLink, handles: Any, facts: AgentFacts) -> HostOrder:
+        life = link.life
+        if link.host.has("trainer") and self.checkpoint >= 0:
+            life = replace(life, start=CheckpointStore(self._folder.checkpoints).load(self.checkpoint))
+        return HostOrder(
+            facts.pid, self._program.experiment.model_dump(), link.host, link.number, handles, facts.pulses, life,
+            "", -1, str(self._folder.logs.resolve()), os.environ.get(VARIABLE, ""),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ what a run asks for
+
+    @property
+    def traffic(self) -> int:
+        """Bytes of fragments that travelled between machines."""
+        return self._net.traffic()
+
+    def close(self) -> None:
+        """Stop the hosts, kill those that do not, give back what Ray reserved."""
+        for tally in self._net.tallies.values():
+            tally.abandon()
+        self._ray.stop(self._tell)
+        for node, line in self._agents.items():
+            if node != self._home_node:
+                ray.kill(line.handle, no_restart=True)
+        remove_placement_group(self._group)
+        self._net.close()
+
+    def _tell(self, link: RayLink, word: str) -> None:
+        line = self._agents.get(link.node)
+        if line is not None and not line.dead:
+            try:
+                line.call("order", link.number, word)
+            except LostError:
+                return
+
+
+def _halved(program: Program) -> dict[str, int]:
+    """Mailbox -> bytes of parameters that travel as float16."""
+    if program.experiment.placement.cluster.weights == "fp32":
+        return {}
+    if program.exact:
+        raise InputError(
+            "placement.cluster.weights = 'fp16' is not exact: use fp32, or placement.exact = false with a lag"
+        )
+    return {f"version/{name}": plan.algorithm.flat.parameters.nbytes for name, plan in program.policies.items()}

@@ -1,0 +1,284 @@
+"""Hosts as Ray actors in a placement group: where they are put, how they are heard, what becomes of their deaths.
+
+Ray starts a dead actor again, on another machine if its own is gone. What it cannot know is where a worker's job goes on: that is
+in the Life it is given once it has its place.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
+from ray.util import placement_group_table
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from shoal.api.worker import Report
+from shoal.base.errors import ShoalError
+from shoal.launchers.build import Life
+from shoal.launchers.hosts import Host
+from shoal.launchers.links import Death, Link, last_words, worker_lines
+from shoal.launchers.ray.host import RayHost
+from shoal.monitoring.logs import LOG
+from shoal.streams.control import STOP, Failure, parse
+
+LAST_WORDS = 2.0
+"""Seconds in which a dead host's last report may still arrive."""
+PATIENCE = 5.0
+"""Seconds a host has to stop before it is killed."""
+STARTING = 240.0
+"""Seconds that a process may take to start where there is room for it."""
+AGAIN = 0.3
+"""Seconds between two questions where an actor is that Ray starts again."""
+
+
+@dataclass
+class RayLink(Link):
+    """A host as a Ray actor."""
+
+    handle: Any
+    node: str = ""
+    """The machine it lives on; empty: it has no place yet."""
+    process: int = 0
+    work: Any = None
+    """What `serve` will return."""
+    asked: Any = None
+    """What `where` will return."""
+    since: float = 0.0
+    """When it began to look for a place, or ended."""
+    ended: str = ""
+    """Why its process ended."""
+    away: float = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        return self.process
+
+
+class RaySupervisor:
+    """`place` is told where a host found its place, and makes it work there."""
+
+    def __init__(self, run: str, group: Any, place: Callable[[RayLink], None], patience: float) -> None:
+        self._run, self._group, self._place, self._patience = run, group, place, patience
+        self.links: list[RayLink] = []
+        self._said: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        self._door, self._bell = os.pipe()
+        os.set_blocking(self._door, False)
+        os.set_blocking(self._bell, False)
+        self._ended = False
+        self._watch = threading.Thread(target=self._watch_refs, name="watch", daemon=True)
+        self._watch.start()
+
+    def start(self, host: Host, number: int, life: Life, resources: dict[str, Any]) -> None:
+        """Let Ray look for a place."""
+        actor = ray.remote(RayHost).options(
+            name=f"{self._run}/{host.name}", max_restarts=-1, max_task_retries=0, **resources,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=number),
+        )  # fmt: skip
+        link = RayLink(host, number, life, actor.remote())
+        self.links.append(link)
+        self._ask(link)
+
+    def placed(self) -> None:
+        """Wait until every host has its first place."""
+        while not all(link.node for link in self.links):
+            self.wait(0.2)
+            self._take_news(begin=False)
+
+    def begin(self, link: RayLink, order: Any, agent: Any) -> None:
+        """Let a host work, now that it has its place."""
+        link.work = link.handle.serve.remote(order, agent)
+
+    def restart(self, link: RayLink, life: Life) -> None:
+        """Give a buried host a new life; Ray finds the place."""
+        link.life, link.buried = life, False
+        self._ask(link)
+
+    def _ask(self, link: RayLink) -> None:
+        link.node, link.process, link.work, link.ended, link.away = "", 0, None, "", 0.0
+        link.since = time.monotonic()
+        link.asked = link.handle.where.remote()
+
+    # ------------------------------------------------------------ listening
+
+    def hear(self, batch: list[Any]) -> None:
+        """From the agents, in any thread."""
+        self._said.put(batch)
+        self._ring()
+
+    def _ring(self) -> None:
+        try:
+            os.write(self._bell, b"!")
+        except BlockingIOError:
+            return
+
+    def wait(self, timeout: float, *others: Any) -> None:
+        """Until a host says something or dies, or one of `others` can be read."""
+        wait([self._door, *others], timeout)
+        try:
+            os.read(self._door, 4096)
+        except BlockingIOError:
+            return
+
+    def heard(self) -> Iterator[tuple[RayLink, Report]]:
+        """All that was said since. Hosts that found a place are set to work."""
+        self._take_news(begin=True)
+        while not self._said.empty():
+            for kind, *rest in self._said.get():
+                if kind == "away":
+                    self._note_away(*rest)
+                    continue
+                number, incarnation, message = rest
+                link, said = self.links[number], parse(message)
+                if incarnation != link.life.incarnation:  # of a life that is over
+                    continue
+                if isinstance(said, Failure):
+                    link.failed(said)
+                elif isinstance(said, Report):
+                    link.time.add(said.metrics)
+                    yield link, said
+
+    def _note_away(self, away: dict[int, float]) -> None:
+        for number, seconds in away.items():
+            self.links[number].away = seconds
+
+    def _watch_refs(self) -> None:
+        while not self._ended:
+            waiting = {ref: link for link in self.links for ref in (link.work, link.asked) if ref is not None}
+            if not waiting:
+                time.sleep(0.05)
+                continue
+            ready, _ = ray.wait(list(waiting), num_returns=1, timeout=0.2)
+            for ref in ready:
+                link = waiting[ref]
+                if ref is link.asked:
+                    link.asked = None
+                elif ref is link.work:
+                    link.work = None
+                else:
+                    continue
+                self._news.put((link, ref))
+                self._ring()
+
+    def _take_news(self, *, begin: bool) -> None:
+        while not self._news.empty():
+            link, ref = self._news.get()
+            try:
+                found = ray.get(ref)
+            except ActorUnavailableError as error:
+                self._lost(link, ref, str(error))
+            except ActorDiedError as error:
+                self._lost(link, ref, str(error))
+            except RayError as error:
+                raise ShoalError(f"{link.host.name}: {' '.join(str(error).split())}") from error
+            else:
+                if found is None:
+                    link.ended, link.since = link.ended or "ended before its time", time.monotonic()
+                else:
+                    link.node, link.process = found
+                    if begin:
+                        self._place(link)
+        self._look_for_the_unplaced()
+
+    def _lost(self, link: RayLink, ref: Any, cause: str) -> None:
+        """Its process is gone, or was when it was asked for its place: then it is asked again."""
+        if link.node:
+            link.ended, link.since = f"ended: {_first_line(cause)}", time.monotonic()
+        LOG.info("%s: %s", link.host.name, _first_line(cause))
+
+    def _look_for_the_unplaced(self) -> None:
+        now = time.monotonic()
+        for link in self.links:
+            if link.node or link.buried:
+                continue
+            if now - link.since > self._patience:
+                self._see_why(link, now - link.since)
+            if link.asked is None:
+                time.sleep(AGAIN / len(self.links))
+                link.asked = link.handle.where.remote()
+
+    def _see_why(self, link: RayLink, seconds: float) -> None:
+        """A process takes its time to start; but for one that found no room nobody waits longer than was said."""
+        if placement_group_table(self._group)["state"] != "CREATED":
+            raise ShoalError(
+                f"{link.host.name} found no place within placement.cluster.wait = {self._patience:g} s: "
+                "add a machine or ask for less (`shoal plan --on ray` shows what fits), then go on with --resume"
+            )
+        if seconds > self._patience + STARTING:
+            raise ShoalError(
+                f"{link.host.name} has its place and did not start within {seconds:.0f} s: see Ray's own logs"
+            )
+
+    def deaths(self, patience: float) -> Iterator[Death]:
+        """Who is dead, or is killed now because a step of its worlds takes longer than `patience`."""
+        for link in self.links:
+            if link.failure is not None:
+                yield Death(link, last_words(link.failure), link.life)
+            elif link.ended and time.monotonic() - link.since > self._grace(link):
+                yield Death(link, f"{link.host.name} {link.ended}", link.life)
+            elif link.away > patience:
+                self.kill(link)
+                cause = f"{link.host.name} was killed: a step took longer than env.timeout = {patience:g} s"
+                yield Death(link, cause, link.life)
+
+    def _grace(self, link: RayLink) -> float:
+        """A process that ended by itself has said why, if it could: that may take another way, and longer."""
+        return LAST_WORDS if "exit code 1" in link.ended else 0.0
+
+    def away(self, link: RayLink) -> float:
+        """Seconds that a host has been at its worlds without coming back."""
+        return link.away
+
+    # ------------------------------------------------------------ ends
+
+    def kill(self, link: RayLink) -> None:
+        """End a host's process at once; Ray starts the next."""
+        ray.kill(link.handle, no_restart=False)
+
+    def bury(self, link: RayLink) -> None:
+        """Its process is dead, or is made so: one that failed may take its time."""
+        if link.failure is not None and not link.ended:
+            deadline = time.monotonic() + LAST_WORDS
+            while not link.ended and time.monotonic() < deadline:
+                self.wait(0.05)
+                self._take_news(begin=False)
+            if not link.ended:
+                self.kill(link)
+        link.failure, link.buried = None, True
+
+    def workers(self) -> list[dict[str, Any]]:
+        """A line per worker, for people, with the machine that it lives on."""
+        nodes = {job.name: link.node[:8] for link in self.links for job in link.host.jobs}
+        return [{**line, "node": nodes[line["name"]]} for line in worker_lines(self.links)]
+
+    def stop(self, order: Callable[[RayLink, str], None]) -> None:
+        """Tell all to stop, then see to it."""
+        for link in self.links:
+            if link.node:
+                order(link, STOP)
+        deadline = time.monotonic() + PATIENCE
+        while any(link.work is not None for link in self.links) and time.monotonic() < deadline:
+            self.wait(0.1)
+        self.close()
+
+    def close(self) -> None:
+        """No host lives on."""
+        self._ended = True
+        self._watch.join(2)
+        for link in self.links:
+            ray.kill(link.handle, no_restart=True)
+        self.links = []
+        os.close(self._bell)
+        os.close(self._door)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else text

@@ -1,0 +1,101 @@
+"""What the hosts of one machine say, gathered at a Unix socket and passed on in batches."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Client, Connection, Listener, wait
+from typing import Any
+
+import msgpack
+
+from shoal.launchers.pulse import PulseBoard
+from shoal.streams.control import ControlEnd
+
+PULSE = 0.5
+"""Seconds between two looks at who is at its worlds."""
+
+
+class Reports:
+    """The agent's end: `say` gets lists of `["said", host, incarnation, message]` and `["away", {host: seconds}]`."""
+
+    def __init__(self, pulses: PulseBoard, say: Callable[[list[Any]], None]) -> None:
+        self._pulses, self._say = pulses, say
+        self._folder = tempfile.mkdtemp(prefix="shoal-")  # mode 0700
+        self.address, self.key = os.path.join(self._folder, "agent.sock"), secrets.token_bytes(32)
+        self._listener = Listener(self.address, family="AF_UNIX", authkey=self.key, backlog=64)
+        self._hosts: dict[Connection, tuple[int, int]] = {}
+        self._ended = False
+        self._looked = 0.0
+        self._was_away = False
+        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+        self._thread = threading.Thread(target=self._gather, name="reports", daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while not self._ended:
+            try:
+                connection = self._listener.accept()
+                number, incarnation = msgpack.unpackb(connection.recv_bytes())
+            except Exception:
+                continue
+            self._hosts[connection] = (number, incarnation)
+
+    def _gather(self) -> None:
+        while not self._ended:
+            hosts = dict(self._hosts)
+            if not hosts:
+                time.sleep(0.02)
+            batch: list[Any] = []
+            for connection in wait(list(hosts), 0.05):
+                assert isinstance(connection, Connection)
+                self._hear(connection, hosts[connection], batch)
+            batch += self._away()
+            if batch:
+                self._say(batch)
+
+    def _hear(self, connection: Connection, host: tuple[int, int], batch: list[Any]) -> None:
+        try:
+            while connection.poll(0):
+                batch.append(["said", *host, connection.recv_bytes()])
+        except (EOFError, OSError):
+            self._hosts.pop(connection, None)
+            connection.close()
+
+    def _away(self) -> list[Any]:
+        """Who is at its worlds for long; also that nobody is any more."""
+        if time.monotonic() - self._looked < PULSE:
+            return []
+        self._looked = time.monotonic()
+        away = {number: seconds for number, _ in self._hosts.values() if (seconds := self._pulses.away(number)) > 0}
+        if not away and not self._was_away:
+            return []
+        self._was_away = bool(away)
+        return [["away", away]]
+
+    def order(self, number: int, word: str) -> None:
+        """Tell a host something, if it is there."""
+        for connection, (host, _) in list(self._hosts.items()):
+            if host == number:
+                ControlEnd(connection).order(word)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._ended = True
+        self._thread.join(2)
+        self._listener.close()
+        for connection in list(self._hosts):
+            connection.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def report_to(address: str, key: bytes, number: int, incarnation: int) -> ControlEnd:
+    """The host's end."""
+    connection = Client(address, family="AF_UNIX", authkey=key)
+    connection.send_bytes(msgpack.packb([number, incarnation]))
+    return ControlEnd(connection)
