@@ -76,7 +76,9 @@ class PolicyGradient(Algorithm):
             task.group, model, shared=config.shared, normalise=config.normalise_observations,
             squash=config.squash, log_std=config.log_std, sight=sight_of(config, task),
         )  # fmt: skip
-        self.reward_scale = RewardScale(config.gamma, task.lanes) if config.normalise_rewards else None
+        self.reward_scale = (
+            RewardScale(config.gamma, task.all_lanes or task.lanes) if config.normalise_rewards else None
+        )
         self.policy.add_module("reward_scale", self.reward_scale)
         self.value_scale = value_scale
         self.policy.add_module("value_scale", value_scale)

@@ -79,6 +79,8 @@ class Task:
     """Of the trainer: a batch as `update` sees it has `lanes / replicas` lanes, and every replica takes as many steps."""
     world: Space[Any] | None = None
     """What a central critic would see: the world's state, or all that all agents see."""
+    all_lanes: int = 0
+    """Of the whole run, which a fragment's `lanes` number; 0: as many as in one batch."""
 
 
 @dataclass

@@ -61,11 +61,28 @@ class ClusterConfig(Config):
     """How parameters travel between machines; fp16 is half as much and not exact."""
 
 
+class ActorRange(Config):
+    """As many actors as a cluster has room for: they come and go with its machines. Read by `--on ray`."""
+
+    min: Count = Field(ge=1)
+    """So many the run begins with, and each update learns from as many fragments."""
+    max: Count = Field(ge=1)
+    """No more than these."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.max < self.min:
+            raise ValueError(f"max = {self.max} is less than min = {self.min}")
+        return self
+
+
 class PlacementConfig(Config):
     """What runs where, and how far sampling may run ahead of learning. `auto` leaves it to a short probe."""
 
-    actors: Count | None = Field(None, ge=1)
-    """Actor workers; the env copies are split over them. Left out with `trainers` and `together`: chosen by a probe."""
+    actors: Annotated[Count, Field(ge=1)] | ActorRange | None = None
+    """Actor workers, or `{min, max}`; copies are split over them. Left out with `trainers` and `together`: chosen by a probe."""
+    envs_per_actor: Count | None = Field(None, ge=1)
+    """Env copies of each actor, where `actors` is a range; `env.num_envs` is then that of `max` actors."""
     ring: Count = Field(1, ge=1)
     """Envs per actor that take turns: while one waits for its decisions or its world, the others go on."""
     inference: Literal["inline", "worker"] = "inline"

@@ -95,7 +95,8 @@ class Builder:
         streams.settle(f"version/{policy}", algorithm)
         replica = Replica(rank, program.trainers, in_step=not program.hogwild)
         rings = [streams.ring(f"sample/{producer}/{policy}") for producer in program.producers_of(rank)]
-        reader = SampleReader(rings, exact=program.exact or program.hogwild, waiter=streams.waiter)
+        size = len(rings) * program.fewest_actors // program.actors
+        reader = SampleReader(rings, exact=program.exact or program.hogwild, waiter=streams.waiter, size=size)
         trainer = TrainerWorker(
             policy, algorithm, self._learner(policy, replica), reader, streams.publisher(f"version/{policy}", rank),
             max_lag=program.max_lag, replica=replica, leave=self._leave(policy, replica),

@@ -11,7 +11,7 @@ from gymnasium import Space
 from shoal.algorithms import ALGORITHMS
 from shoal.api.algorithm import Algorithm, Needs, Task
 from shoal.api.env import AgentGroup, Step
-from shoal.api.experiment import Experiment, PlacementConfig
+from shoal.api.experiment import ActorRange, Experiment, PlacementConfig
 from shoal.api.fragment import Fragment
 from shoal.api.policy import Policy
 from shoal.api.sight import Sight
@@ -115,8 +115,19 @@ class Program:
 
     @property
     def actors(self) -> int:
-        """Actor workers."""
-        return settled(self.experiment.placement.actors)
+        """Actor workers, at most."""
+        return self._range.max
+
+    @property
+    def fewest_actors(self) -> int:
+        """Actor workers that must be there; those beyond come and go."""
+        return self._range.min
+
+    @property
+    def _range(self) -> ActorRange:
+        actors = self.experiment.placement.actors
+        assert actors is not None, "resolved by expand"
+        return actors if isinstance(actors, ActorRange) else ActorRange(min=actors, max=actors)
 
     @property
     def producers(self) -> int:
@@ -166,6 +177,7 @@ def settled(value: T | None) -> T:
 
 def expand(experiment: Experiment, *, exact: bool = True) -> Program:
     """Build what the experiment names and fill in what it leaves open. `exact`: whether a run with lag is, if it does not say."""
+    experiment = _with_all_copies(experiment)
     env = make_env(experiment.env, 1)
     try:
         first = env.reset(0)
@@ -192,6 +204,27 @@ def expand(experiment: Experiment, *, exact: bool = True) -> Program:
     return Program(resolved, policies, players, game_return)
 
 
+def _with_all_copies(experiment: Experiment) -> Experiment:
+    """A range of actors: copies are counted for the most of them."""
+    placement = experiment.placement
+    actors = placement.actors
+    if not isinstance(actors, ActorRange):
+        if placement.envs_per_actor is not None:
+            raise InputError(
+                "placement.envs_per_actor is for a range of actors: leave it out, or give actors: {min, max}"
+            )
+        return experiment
+    each = placement.envs_per_actor or max(1, experiment.env.num_envs // actors.min)
+    env = experiment.env.model_copy(update={"num_envs": each * actors.max})
+    placed = placement.model_copy(update={"envs_per_actor": each})
+    return experiment.model_copy(update={"env": env, "placement": placed})
+
+
+def _lanes_per_batch(experiment: Experiment, lanes: int) -> int:
+    actors = experiment.placement.actors
+    return lanes // actors.max * actors.min if isinstance(actors, ActorRange) else lanes
+
+
 def _plan(
     experiment: Experiment, role: Role, group: AgentGroup, mask_width: int | None, world: Space[Any], *, alone: bool
 ) -> PlayerPlan:
@@ -207,7 +240,8 @@ def _plan(
     body, at = (role.config.model, f"{where}model") if role.config.model else (experiment.model, "model")
     model = Named.parse(resolved_model(body, own.observation_space, at=at), at=at)
     seed = experiment.seed if alone else derive_seed(experiment.seed, f"policy {role.policy}")  # they begin apart
-    task = Task(own, lanes, seed, experiment.stop.steps, experiment.placement.trainers or 1, world)
+    batch, replicas = _lanes_per_batch(experiment, lanes), experiment.placement.trainers or 1
+    task = Task(own, batch, seed, experiment.stop.steps, replicas, world, all_lanes=lanes)
     section = Named(**{**config.model_dump(), "name": section.name})
     built = cls(config, model, task)
     if role.config.from_ is not None:
@@ -251,7 +285,8 @@ def _sections_in_use(experiment: Experiment, policies: dict[str, PolicyPlan]) ->
 def resolve_placement(asked: PlacementConfig, needs: Needs, copies: int, *, exact: bool) -> PlacementConfig:
     """Fill in what was left out. Who names no actors means one process; what cannot be shared out is an error."""
     trainers = asked.trainers or 1
-    actors = asked.actors or trainers
+    elastic = isinstance(asked.actors, ActorRange)
+    actors = asked.actors.max if isinstance(asked.actors, ActorRange) else asked.actors or trainers
     lag = asked.max_lag if asked.max_lag is not None else needs.max_lag
     agree = asked.agree or needs.agree
     alone = trainers > 1 and agree == "hogwild"
@@ -261,12 +296,17 @@ def resolve_placement(asked: PlacementConfig, needs: Needs, copies: int, *, exac
         raise InputError(f"placement.actors = {actors}{ring} cannot share env.num_envs = {copies}: try {nearest}")
     if actors % trainers:
         raise InputError(f"placement.trainers = {trainers} cannot share placement.actors = {actors}: try {trainers}")
+    if elastic and (trainers > 1 or not lag or asked.exact or asked.inference == "worker"):
+        raise InputError(
+            "placement.actors = {min, max}: actors that come and go need placement.max_lag of 1 or more, one trainer, "
+            "inference: inline, and cannot be exact"
+        )
     if asked.exact and alone:
         raise InputError("placement.exact = true: hogwild replicas never agree to the bit; choose agree: allreduce")
     changes = {
-        "trainers": trainers, "actors": actors, "max_lag": lag, "agree": agree,
+        "trainers": trainers, "actors": asked.actors if elastic else actors, "max_lag": lag, "agree": agree,
         "together": asked.together if asked.together is not None else asked.actors is None,
-        "exact": asked.exact if asked.exact is not None else (exact or lag == 0) and not alone,
+        "exact": asked.exact if asked.exact is not None else (exact or lag == 0) and not alone and not elastic,
     }  # fmt: skip
     return asked.model_copy(update=changes)
 
@@ -291,7 +331,7 @@ def plan_of(program: Program) -> dict[str, Any]:
             "parameters": plan.algorithm.flat.parameters.numel(),
             "lanes": plan.lanes,
             "rows_per_fragment": needs.burn_in + needs.unroll + needs.bootstrap,
-            "batch": plan.lanes * needs.unroll,
+            "batch": _lanes_per_batch(program.experiment, plan.lanes) * needs.unroll,
             "bytes_per_version": plan.algorithm.flat.nbytes,
             "bytes_of_sample_ring": plan.layout(program.producers).nbytes * program.slots * program.producers,
             "bytes_of_replay": replay_nbytes(plan.example(), plan.sequences),

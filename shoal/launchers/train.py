@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from shoal.api.experiment import Experiment
+from shoal.api.experiment import ActorRange, Experiment
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.store import Checkpoint, CheckpointStore
@@ -89,6 +89,8 @@ def train(
         from shoal.launchers.ray import driver
 
         return driver.train(experiment, cluster or Cluster(), trial=trial, root=Path(root), quiet=quiet)
+    if isinstance(experiment.placement.actors, ActorRange):
+        raise InputError(f"placement.actors = {{min, max}} is for --on ray: give one number for --on {on}")
     experiment, why = choose_placement(experiment) if on == "local" else (experiment, None)
     program = expand(experiment, exact=on == "inline")
     folder = RunFolder.create(Path(root), experiment.name, trial)

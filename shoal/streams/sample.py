@@ -116,13 +116,14 @@ class SampleWriter:
 
 
 class SampleReader:
-    """The trainer's end: as many fragments as there are rings make a batch.
+    """The trainer's end: as many fragments as there are rings make a batch, or `size` of them.
 
     `exact`: one of each ring, in ring order. Otherwise whatever came first, and what is too old is left out.
     """
 
-    def __init__(self, rings: list[Ring], *, exact: bool = True, waiter: Waiter | None = None) -> None:
+    def __init__(self, rings: list[Ring], *, exact: bool = True, waiter: Waiter | None = None, size: int = 0) -> None:
         self._rings, self._exact, self._waiter = rings, exact, waiter or NoWaiting()
+        self._size = size or len(rings)
         self._open: list[deque[_Taken]] = [deque() for _ in rings]
         self._batch: list[_Taken] = []
         self._next = self._first_round = 0
@@ -139,12 +140,12 @@ class SampleReader:
         """Gather what has come; whether a whole batch is there."""
         for offset in range(len(self._rings)):
             index = (self._next + offset) % len(self._rings)
-            while len(self._batch) < len(self._rings) and (taken := self._take_from(index)) is not None:
+            while len(self._batch) < self._size and (taken := self._take_from(index)) is not None:
                 if not self._exact and int(taken.posted.header["version"]) < oldest:
                     self._settle([taken], "stale")
                 else:
                     self._batch.append(taken)
-        return len(self._batch) == len(self._rings)
+        return len(self._batch) == self._size
 
     def _take_from(self, index: int) -> _Taken | None:
         if self._exact and any(taken.ring == index for taken in self._batch):

@@ -60,11 +60,20 @@ class Host:
         outer = self._outer.pid
         self.pid = int(Path(f"/proc/{outer}/task/{outer}/children").read_text())
 
-    def inside(self, argv: list[str]) -> list[str]:
-        """The command that runs `argv` in this host, in the same folder; whoever kills it kills `argv` too."""
+    def inside(self, argv: list[str], folder: Path | None = None) -> list[str]:
+        """The command that runs `argv` in this host, in the same folder or another; whoever kills it kills `argv` too."""
         spaces = ["--net", "--mount", "--uts", "--ipc", "--pid"]
         tied = ["setpriv", "--pdeathsig", "KILL"]
-        return [*tied, "nsenter", f"--target={self.pid}", *spaces, "env", f"--chdir={Path.cwd()}", *tied, *argv]
+        return [
+            *tied,
+            "nsenter",
+            f"--target={self.pid}",
+            *spaces,
+            "env",
+            f"--chdir={folder or Path.cwd()}",
+            *tied,
+            *argv,
+        ]
 
     def processes(self) -> list[int]:
         """Process ids as seen from outside, without number 1."""

@@ -97,12 +97,12 @@ class Cluster:
     def spawn(self, node: int, argv: list[str], **options: Any) -> subprocess.Popen[str]:
         """Starts a command inside the node. Killing the process given kills it; other signals go by `send_signal`."""
         options = {"env": {**self.env, **self._own(node)}, "text": True, **options}
-        return subprocess.Popen(self.hosts[node].inside(argv), **options)
+        return subprocess.Popen(self.hosts[node].inside(argv, options.pop("cwd", None)), **options)
 
     def run(self, node: int, argv: list[str], timeout: float = 60, **options: Any) -> subprocess.CompletedProcess[str]:
         """Runs a command inside the node to its end; `stdout` and `stderr` are kept."""
         options = {"env": {**self.env, **self._own(node)}, "text": True, "capture_output": True, **options}
-        return subprocess.run(self.hosts[node].inside(argv), timeout=timeout, **options)
+        return subprocess.run(self.hosts[node].inside(argv, options.pop("cwd", None)), timeout=timeout, **options)
 
     def stop(self) -> None:
         """Leaves no process, no interface, no shared memory and no file."""

@@ -159,7 +159,8 @@ def fit(program: Program, found: list[Machine]) -> Fit:
     for host, asked in sorted(demand(program), key=lambda pair: -sum(pair[1].values())):
         able = [m for m in usable if all(m.free.get(name, 0) >= amount for name, amount in asked.items())]
         if not able:
-            result.homeless[host.name] = _why(asked, usable)
+            if needed(program, host):
+                result.homeless[host.name] = _why(asked, usable)
             continue
         chosen = min(able, key=lambda m: count[id(m)] if config.strategy == "spread" else -count[id(m)])
         count[id(chosen)] += 1
@@ -188,8 +189,8 @@ def reserve(program: Program, run: str) -> Any:
     from ray.util import placement_group, remove_placement_group
 
     config = program.experiment.placement.cluster
-    bundles = [asked for _, asked in demand(program)]
-    away_from_head = None if config.head else [{"ray.io/node-id": f"!{_head_id()}"}] * len(bundles)
+    bundles = [asked for host, asked in demand(program) if needed(program, host)]
+    away_from_head = [labels(program)] * len(bundles) if labels(program) else None
     group = placement_group(
         bundles,
         strategy=config.strategy.upper(),
@@ -204,6 +205,16 @@ def reserve(program: Program, run: str) -> Any:
             + "; ".join(fit(program, machines()).lines())
         )
     return group
+
+
+def needed(program: Program, host: Host) -> bool:
+    """The run does not go on without it. Others come and go with the machines."""
+    return not all(job.kind == "actor" and job.number >= program.fewest_actors for job in host.jobs)
+
+
+def labels(program: Program) -> dict[str, str]:
+    """Which machines are asked for."""
+    return {} if program.experiment.placement.cluster.head else {"ray.io/node-id": f"!{_head_id()}"}
 
 
 def _head_id() -> str:

@@ -3,6 +3,7 @@ on from the last checkpoint."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import asdict
@@ -14,6 +15,7 @@ import torch
 
 from shoal.api.experiment import Experiment
 from shoal.base.errors import ShoalError
+from shoal.base.faults import VARIABLE
 from shoal.checkpoints.store import Checkpoint, CheckpointStore
 from shoal.launchers.program import Program, expand
 from shoal.launchers.ray.launcher import RayLauncher
@@ -36,7 +38,8 @@ class RunOrder(NamedTuple):
     folder: str
     resume: bool
     argv: list[str]
-    note: str | None
+    faults: str
+    """To be made on purpose, as SHOAL_FAULT says it."""
 
 
 class Feed:
@@ -81,6 +84,7 @@ class RayController:
 
     def __init__(self, order: RunOrder) -> None:
         self._order, self._folder = order, RunFolder(Path(order.folder))
+        os.environ[VARIABLE] = order.faults
         self._again = ray.get_runtime_context().was_current_actor_reconstructed
         self._feed = Feed()
         self._hear: Any = None
@@ -111,7 +115,7 @@ class RayController:
             self._feed.note("the controller was started again, and goes on from the last checkpoint")
         return run_in(
             self._folder, program, self._start(program), self._launcher,
-            on="ray", view=self._feed, argv=self._order.argv, why=self._order.note,
+            on="ray", view=self._feed, argv=self._order.argv, why=None,
         )  # fmt: skip
 
     def _start(self, program: Program) -> Checkpoint | None:

@@ -14,6 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
+from shoal.base.faults import VARIABLE
 from shoal.base.files import write_atomic
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.program import expand
@@ -70,7 +71,8 @@ class _connected:  # noqa: N801 - reads as the function it stands for
 
 
 def _run(experiment: Experiment, folder: RunFolder, cluster: Cluster, *, resume: bool, quiet: bool) -> Outcome:
-    order = RunOrder(experiment.model_dump(), str(folder.path.resolve()), resume, sys.argv, None)
+    faults = os.environ.get(VARIABLE, "")
+    order = RunOrder(experiment.model_dump(), str(folder.path.resolve()), resume, sys.argv, faults)
     controller = _start(order, folder, detached=cluster.address is not None)
     write_atomic(folder.path / "cluster.json", json.dumps({"address": _address(cluster), "actor": folder.name}))
     if cluster.detach:

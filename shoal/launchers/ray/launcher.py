@@ -21,7 +21,7 @@ from shoal.launchers.local import check_fit
 from shoal.launchers.processes import ProcessLauncher
 from shoal.launchers.program import Program
 from shoal.launchers.ray.agent import AgentFacts, HostAgent
-from shoal.launchers.ray.cluster import actor_options, demand, reserve
+from shoal.launchers.ray.cluster import actor_options, demand, labels, needed, reserve
 from shoal.launchers.ray.placing import RayLink, RaySupervisor
 from shoal.launchers.ray.streams import CONTROLLER, AgentLine, LostError, RayStreams
 from shoal.launchers.wiring import plan_wiring
@@ -64,12 +64,13 @@ class RayLauncher(ProcessLauncher):
         self._agents_made = 0
         self._net = RayStreams(plan_wiring(program, hosts), home, agent, exact=program.exact, halved=_halved(program))
         super().__init__(program, start, folder, self._net, self._ray)
-        life = replace(first_life(program, start), start=None)
+        life, where = replace(first_life(program, start), start=None), labels(program)
         try:
             for number, (host, asked) in enumerate(demand(program)):
-                self._ray.start(host, number, life, actor_options(asked))
+                options = {**actor_options(asked), **({"label_selector": where} if where else {})}
+                self._ray.start(host, number, life, options, needed=needed(program, host))
             self._ray.placed()
-            self._place(*self._ray.links)
+            self._place(*(link for link in self._ray.links if link.node))
         except BaseException:
             self.close()
             raise
@@ -81,13 +82,15 @@ class RayLauncher(ProcessLauncher):
         facts: dict[str, AgentFacts] = {}
         for link in links:
             facts[link.node] = facts.get(link.node) or self._agent_on(link.node)
-        self._drop_lost()
+        addresses = self._drop_lost()
         lines = {line.key: line for line in self._agents.values()}
         self._net.place({link.host.name: self._agents[link.node].key for link in links}, lines)
         for link in links:
             handles = self._agents[link.node].call("handles", link.host.name)
             handles = handles._replace(tallies={**handles.tallies, **self._net.meetings(link.host.name)})
             self._ray.begin(link, self._order(link, handles, facts[link.node]), facts[link.node])
+            link.machine = addresses[link.node]
+            self._folder.event("placed", host=link.host.name, node=link.machine, life=link.life.incarnation)
 
     def _agent_on(self, node: str) -> AgentFacts:
         """The agent of a machine; a new one if there is none, or none any more."""
@@ -105,11 +108,13 @@ class RayLauncher(ProcessLauncher):
         self._agents[node] = AgentLine(key, None, actor.remote(key, self._hosts))
         return self._agents[node].call("facts")
 
-    def _drop_lost(self) -> None:
-        living = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    def _drop_lost(self) -> dict[str, str]:
+        """Forget machines that are gone; the addresses of those that live."""
+        living = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         for node, line in list(self._agents.items()):
             if node not in living or line.dead:
                 del self._agents[node]
+        return living
 
     def _order(self, link: RayLink, handles: Any, facts: AgentFacts) -> HostOrder:
         life = link.life

@@ -33,6 +33,8 @@ LAST_WORDS = 2.0
 """Seconds in which a dead host's last report may still arrive."""
 PATIENCE = 5.0
 """Seconds a host has to stop before it is killed."""
+ROOM = 5.0
+"""Seconds after which somebody who is not needed makes room for somebody who is."""
 STARTING = 240.0
 """Seconds that a process may take to start where there is room for it."""
 AGAIN = 0.3
@@ -46,6 +48,8 @@ class RayLink(Link):
     handle: Any
     node: str = ""
     """The machine it lives on; empty: it has no place yet."""
+    machine: str = ""
+    """Its address."""
     process: int = 0
     work: Any = None
     """What `serve` will return."""
@@ -56,6 +60,8 @@ class RayLink(Link):
     ended: str = ""
     """Why its process ended."""
     away: float = 0.0
+    needed: bool = True
+    """The run does not go on without it."""
 
     @property
     def pid(self) -> int | None:
@@ -74,22 +80,25 @@ class RaySupervisor:
         os.set_blocking(self._door, False)
         os.set_blocking(self._bell, False)
         self._ended = False
+        self._made_room = 0.0
         self._watch = threading.Thread(target=self._watch_refs, name="watch", daemon=True)
         self._watch.start()
 
-    def start(self, host: Host, number: int, life: Life, resources: dict[str, Any]) -> None:
-        """Let Ray look for a place."""
-        actor = ray.remote(RayHost).options(
-            name=f"{self._run}/{host.name}", max_restarts=-1, max_task_retries=0, **resources,
-            scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=number),
-        )  # fmt: skip
-        link = RayLink(host, number, life, actor.remote())
+    def start(self, host: Host, number: int, life: Life, options: dict[str, Any], *, needed: bool) -> None:
+        """Let Ray look for a place: in the group, or, for a host that is not needed, wherever there is room some day."""
+        if needed:
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                self._group, placement_group_bundle_index=sum(link.needed for link in self.links)
+            )
+        name = f"{self._run}/{host.name}"
+        actor = ray.remote(RayHost).options(name=name, max_restarts=-1, max_task_retries=0, **options)
+        link = RayLink(host, number, life, actor.remote(), needed=needed)
         self.links.append(link)
         self._ask(link)
 
     def placed(self) -> None:
         """Wait until every host has its first place."""
-        while not all(link.node for link in self.links):
+        while not all(link.node for link in self.links if link.needed):
             self.wait(0.2)
             self._take_news(begin=False)
 
@@ -199,11 +208,20 @@ class RaySupervisor:
         for link in self.links:
             if link.node or link.buried:
                 continue
-            if now - link.since > self._patience:
+            if link.needed and now - link.since > self._patience:
                 self._see_why(link, now - link.since)
+            elif link.needed and now - max(link.since, self._made_room) > ROOM:
+                self._make_room()
             if link.asked is None:
                 time.sleep(AGAIN / len(self.links))
                 link.asked = link.handle.where.remote()
+
+    def _make_room(self) -> None:
+        """A host that is needed waits, and one that is not may have its place: it looks for another."""
+        self._made_room = time.monotonic()
+        spare = [link for link in self.links if not link.needed and link.node]
+        if spare and placement_group_table(self._group)["state"] != "CREATED":
+            self.kill(spare[-1])
 
     def _see_why(self, link: RayLink, seconds: float) -> None:
         """A process takes its time to start; but for one that found no room nobody waits longer than was said."""
@@ -256,8 +274,9 @@ class RaySupervisor:
 
     def workers(self) -> list[dict[str, Any]]:
         """A line per worker, for people, with the machine that it lives on."""
-        nodes = {job.name: link.node[:8] for link in self.links for job in link.host.jobs}
-        return [{**line, "node": nodes[line["name"]]} for line in worker_lines(self.links)]
+        links = {job.name: link for link in self.links for job in link.host.jobs}
+        lines = [{**line, "node": links[line["name"]].machine} for line in worker_lines(self.links)]
+        return [line if links[line["name"]].node else {**line, "state": "waits for a place"} for line in lines]
 
     def stop(self, order: Callable[[RayLink, str], None]) -> None:
         """Tell all to stop, then see to it."""
