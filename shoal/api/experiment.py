@@ -10,6 +10,17 @@ from pydantic import BeforeValidator, Field, model_validator
 from shoal.base.config import Config, Count, Duration, Named, as_named, load_layers, named_by_default
 
 
+class PicturesConfig(Config):
+    """How a PettingZoo game's pictures are made smaller before anybody sees them."""
+
+    size: list[Annotated[Count, Field(ge=1)]] | None = Field(None, min_length=2, max_length=2)
+    """Height and width to shrink to: each pixel is the mean of a box. Left out: as they are."""
+    grey: bool = False
+    """Brightness instead of red, green and blue."""
+    stack: Count = Field(1, ge=1)
+    """How many of the last pictures an agent sees, side by side in the channels; an episode begins with its first, repeated."""
+
+
 class EnvConfig(Config):
     """The world, and how many copies of it."""
 
@@ -21,6 +32,10 @@ class EnvConfig(Config):
     """Passed to the environment's constructor."""
     wrappers: list[str] = []
     """Gymnasium wrappers around every copy, innermost first: `module:Class`."""
+    pictures: PicturesConfig | None = None
+    """Shrink, grey and stack the pictures of a PettingZoo game."""
+    game_return: Literal["sum", "mean"] | None = None
+    """How the game states the return of an episode, over its agents; left out: as the world says, a sum where it says nothing."""
     timeout: Duration = 60.0
     """How long one step may take; where actors have processes of their own, one that hangs is killed and started again."""
     background: bool = False

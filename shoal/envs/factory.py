@@ -32,10 +32,18 @@ _VERSIONED = re.compile(r"-v\d+$")
 
 def build_env(config: EnvConfig, num_envs: int, *, first_slot: int, render: bool) -> Env:
     """See `shoal.envs.make_env`."""
-    form = _choose_form(config)
-    if form == "loop":
+    env = _build(config, num_envs, first_slot, render)
+    if config.game_return is not None:
+        env.game_return = config.game_return
+    return env
+
+
+def _build(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> Env:
+    if _choose_form(config) == "loop":
         make_one = _single_maker(config, render)
-        return _loop([make_one() for _ in range(num_envs)], config.id, first_slot)
+        return _loop([make_one() for _ in range(num_envs)], config, first_slot)
+    if config.pictures is not None:
+        raise _no_pictures(config)
     if _is_registered(config.id):
         return _adapt(_make_vector(config, num_envs, render), config, first_slot)
     return _adapt(_call_batched(config, num_envs, first_slot), config, first_slot)
@@ -143,14 +151,16 @@ def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
     return make_one
 
 
-def _loop(copies: list[Single], name: str, first_slot: int) -> Env:
+def _loop(copies: list[Single], config: EnvConfig, first_slot: int) -> Env:
     if is_game(copies[0]):
         from shoal.envs.pettingzoo_loop import PettingZooLoop
 
-        return PettingZooLoop(copies, name, first_slot=first_slot)
+        return PettingZooLoop(copies, config.id, first_slot=first_slot, pictures=config.pictures)
+    if config.pictures is not None:
+        raise _no_pictures(config)
     from shoal.envs.gymnasium_loop import GymnasiumLoop
 
-    return GymnasiumLoop(copies, name, first_slot=first_slot)
+    return GymnasiumLoop(copies, config.id, first_slot=first_slot)
 
 
 def _creator(config: EnvConfig, entry: str | Callable[..., Any] | None) -> Callable[..., Any]:
@@ -223,6 +233,12 @@ def _remedy(error: ImportError | gymnasium.error.DependencyNotInstalled) -> str:
     if "box2d" in text.lower():
         return 'pip install "shoal[box2d]"'
     return f"pip install {error.name}" if isinstance(error, ImportError) and error.name else text
+
+
+def _no_pictures(config: EnvConfig) -> InputError:
+    return InputError(
+        f"env.pictures is for PettingZoo games, and '{config.id}' is none: wrap it by env.wrappers instead"
+    )
 
 
 def _wrong_product(config: EnvConfig, product: Any) -> str:

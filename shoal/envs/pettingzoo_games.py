@@ -36,6 +36,12 @@ FAMILIES = {
 }
 FORGOTTEN = {"butterfly/knights_archers_zombies_v11": "zombie_spawn_interval"}
 """Counters that a game's own reset leaves running, so that an episode would depend on the one before."""
+UNDRAWN = {"butterfly/pistonball_v6"}
+"""Games that draw what their agents see only when they are to be rendered: without it, all see an empty picture for ever."""
+SHARED = {
+    "pistonball", "simple_formation", "simple_line", "simple_reference", "simple_speaker_listener", "simple_spread",
+}  # fmt: skip
+"""Games whose agents all earn one shared reward, or a mix with it: by the name they give themselves, without the version."""
 _GAME = re.compile(r"\w+_v\d+$")
 
 
@@ -50,6 +56,12 @@ def is_game(product: object) -> bool:
     """Whether this is a ParallelEnv or an AECEnv. There can be none before PettingZoo was imported."""
     zoo = sys.modules.get("pettingzoo")
     return zoo is not None and isinstance(product, zoo.ParallelEnv | zoo.AECEnv)
+
+
+def shares_reward(game: Any) -> bool:
+    """Whether the game's return is what one agent earns, and not what all of them earn together."""
+    name = str((getattr(game, "metadata", None) or {}).get("name", ""))
+    return re.sub(r"_v\d+$", "", name) in SHARED
 
 
 def find_game(env_id: str) -> Callable[..., Any]:
@@ -73,7 +85,8 @@ def find_game(env_id: str) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         raise _missing(env_id, extra) from error
     build = getattr(module, "parallel_env", None) or module.env
-    return _builder(build, module.raw_env, FORGOTTEN.get(f"{family}/{game}"))
+    always = {"render_mode": "rgb_array"} if f"{family}/{game}" in UNDRAWN else {}
+    return _builder(build, module.raw_env, FORGOTTEN.get(f"{family}/{game}"), always)
 
 
 def _games_of(family: str) -> list[str]:
@@ -102,11 +115,11 @@ def _missing(env_id: str, extra: str) -> InputError:
     return InputError(f"env.id = '{env_id}' needs a package that is not installed: pip install \"shoal[{extra}]\"")
 
 
-def _builder(build: Callable[..., Any], game: Any, counter: str | None) -> Callable[..., Any]:
+def _builder(build: Callable[..., Any], game: Any, counter: str | None, always: dict[str, Any]) -> Callable[..., Any]:
     """Builds a copy whose resets are whole; carries what the game says of itself: whether it draws."""
 
     def make(**kwargs: Any) -> Any:
-        env = build(**kwargs)
+        env = build(**always | kwargs)
         if counter is not None:
             _reset_also(env.unwrapped, counter)
         return env

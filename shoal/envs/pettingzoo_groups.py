@@ -14,9 +14,11 @@ from gymnasium import Space
 from gymnasium.spaces import Dict
 
 from shoal.api.env import AgentGroup, Array, Tree, Turn
+from shoal.api.experiment import PicturesConfig
 from shoal.base.errors import InputError
 from shoal.base.tree import tree_leaves, tree_map
 from shoal.envs.pettingzoo_copies import Agent
+from shoal.envs.pictures import Pictures
 from shoal.envs.spaces import Columns, action_decoder, action_space, count_choices, flat_mask, observation_space
 
 MASK, OBSERVATION = "action_mask", "observation"
@@ -25,13 +27,22 @@ MASK, OBSERVATION = "action_mask", "observation"
 class Table:
     """The arrays of one group, `[rows, agents, ...]`, allocated once and written in place."""
 
-    def __init__(self, agents: list[Agent], seen: Space[Any], acts: Space[Any], rows: int, name: str) -> None:
+    def __init__(
+        self,
+        agents: list[Agent],
+        seen: Space[Any],
+        acts: Space[Any],
+        rows: int,
+        name: str,
+        pictures: PicturesConfig | None,
+    ) -> None:
         self.agents, self.choices = agents, count_choices(acts)
         self._masked = self._bare = False
         if self.choices and isinstance(seen, Dict) and MASK in seen.spaces:
             self._masked = True
             seen, self._bare = _without_mask(seen)
-        space = observation_space(seen, name)
+        self._pictures = Pictures(seen, pictures, name) if pictures is not None else None
+        space = self._pictures.space if self._pictures is not None else observation_space(seen, name)
         self.group = AgentGroup(tuple(map(str, agents)), space, action_space(acts, name))
         self._decode = action_decoder(acts)
         self.actions: list[Any] = []
@@ -43,6 +54,7 @@ class Table:
         self.reward = np.zeros(shape, np.float32)
         self.returns = [[0.0] * len(agents) for _ in range(rows)]
         self.terminated, self.truncated, self.acting = (np.zeros(shape, bool) for _ in range(3))
+        self._fresh = np.ones(shape, bool)
         self._mask: Array | None = None
         self._ended = False
 
@@ -54,6 +66,7 @@ class Table:
             self.take_returns(row)
         for array in (self.acting, *_leaves(self.observation)):
             array.fill(0)
+        self._fresh.fill(True)
         self.clear()
 
     def clear(self) -> None:
@@ -86,7 +99,20 @@ class Table:
         """What an agent sees now, its mask included."""
         if self._masked:
             self.allow(row, slot, observation[MASK])
-        self._columns.put(row * self.shape[1] + slot, observation[OBSERVATION] if self._bare else observation)
+        if self._bare:
+            observation = observation[OBSERVATION]
+        if self._pictures is not None:
+            observation = self._stacked(row, slot, self._pictures, np.asarray(observation))
+        self._columns.put(row * self.shape[1] + slot, observation)
+
+    def _stacked(self, row: int, slot: int, pictures: Pictures, picture: Array) -> Array:
+        """The newest frame behind those that the agent saw before; the first of an episode alone, repeated."""
+        frame = pictures.frame(picture)
+        seen: Array = self.observation[row, slot]
+        if self._fresh[row, slot]:
+            self._fresh[row, slot] = False
+            return np.tile(frame, seen.shape[-1] // pictures.channels)
+        return np.concatenate([seen[..., pictures.channels :], frame], axis=-1)
 
     def allow(self, row: int, slot: int, mask: Any) -> None:
         """Which choices an agent that acts has; a mask of one that waits says nothing."""
@@ -99,6 +125,7 @@ class Table:
         """An agent is out; `final_observation` becomes what it saw last."""
         self.terminated[row, slot], self.truncated[row, slot] = terminated, truncated
         self.acting[row, slot], self._ended = False, True
+        self._fresh[row, slot] = True
         for last, now in zip(_leaves(self._final), _leaves(self.observation), strict=True):
             last[row, slot] = now[row, slot]
 
@@ -111,7 +138,7 @@ class Table:
         return tree_map(lambda leaf: leaf.reshape(*self.shape, *leaf.shape[2:]), columns.tree)
 
 
-def tables_of(env: Any, rows: int, name: str) -> dict[str, Table]:
+def tables_of(env: Any, rows: int, name: str, pictures: PicturesConfig | None = None) -> dict[str, Table]:
     """The groups of a game, by name, in the order of its agents."""
     kinds: list[tuple[list[Agent], Space[Any], Space[Any]]] = []
     for agent in agents_of(env, name):
@@ -123,7 +150,7 @@ def tables_of(env: Any, rows: int, name: str) -> dict[str, Table]:
         else:
             kinds.append(([agent], seen, acts))
     names = _group_names([agents for agents, _, _ in kinds])
-    return {group: Table(*kind, rows, name) for group, kind in zip(names, kinds, strict=True)}
+    return {group: Table(*kind, rows, name, pictures) for group, kind in zip(names, kinds, strict=True)}
 
 
 def agents_of(env: Any, name: str) -> list[Agent]:

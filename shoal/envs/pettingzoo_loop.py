@@ -13,9 +13,11 @@ import numpy as np
 from pettingzoo import AECEnv, ParallelEnv
 
 from shoal.api.env import Array, Env, Episode, Step
+from shoal.api.experiment import PicturesConfig
 from shoal.base.errors import ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs.pettingzoo_copies import AECCopy, Agent, Copy, End, ParallelCopy, Scene
+from shoal.envs.pettingzoo_games import shares_reward
 from shoal.envs.pettingzoo_groups import MASK, Table, agents_of, check_alike, tables_of
 
 
@@ -25,11 +27,19 @@ class PettingZooLoop(Env):
     Every array is allocated once and written in place, so a Step is valid until the next `send`.
     """
 
-    def __init__(self, games: list[ParallelEnv | AECEnv], name: str, *, first_slot: int = 0) -> None:
+    def __init__(
+        self,
+        games: list[ParallelEnv | AECEnv],
+        name: str,
+        *,
+        first_slot: int = 0,
+        pictures: PicturesConfig | None = None,
+    ) -> None:
         self._name, self._first_slot = name, first_slot
         self._copies: list[Copy] = [AECCopy(env) if isinstance(env, AECEnv) else ParallelCopy(env) for env in games]
         self.num_envs = rows = len(games)
-        tables = tables_of(games[0], rows, name)
+        self.game_return = "mean" if shares_reward(games[0]) else "sum"
+        tables = tables_of(games[0], rows, name, pictures)
         check_alike(games, tables, name)
         self.groups = {group: table.group for group, table in tables.items()}
         self._tables = tables

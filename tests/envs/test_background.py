@@ -78,6 +78,13 @@ def test_the_steps_are_those_of_the_env_inside(world: tuple[BackgroundEnv, Gated
     plain.close()
 
 
+def test_it_states_returns_as_the_env_inside() -> None:
+    inside = make_env(EnvConfig(id="shoal/two-step"), 1)
+    env = BackgroundEnv(inside, done=lambda: None)
+    assert env.game_return == inside.game_return == "mean"
+    env.close()
+
+
 def test_what_the_world_raises_comes_out_of_recv(world: tuple[BackgroundEnv, Gated, Any]) -> None:
     env, inner, rung = world
     inner.fails = True

@@ -167,6 +167,18 @@ def test_a_copy_lives_the_same_life_however_copies_are_split(env_id: str) -> Non
         assert np.array_equal(whole, np.concatenate([left, right]))
 
 
+@pytest.mark.parametrize("env_id", PEERS)
+def test_the_games_return_is_stated_as_for_mpe2(env_id: str) -> None:
+    """And `mean` only where everybody earns alike, but for a share of their own."""
+    env = make_env(EnvConfig(id=env_id), 4)
+    assert env.game_return == make_env(EnvConfig(id=f"mpe2/{PEERS[env_id]}"), 1).game_return
+    if env.game_return == "mean" and env_id not in ("shoal/spread", "shoal/reference"):
+        env.reset(0)
+        step = env.step({name: np.ones((4, len(group.agents)), np.int64) for name, group in env.groups.items()})
+        rewards = np.concatenate([turn.reward for turn in step.turns.values()], axis=1)
+        assert (rewards == rewards[:, :1]).all()
+
+
 def test_bodies_on_one_spot_stay_finite() -> None:
     env = make_env(EnvConfig(id="shoal/spread"), 2)
     assert isinstance(env, Particles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -181,6 +182,23 @@ def say(code: str, folder: Path = Path(__file__).parents[2]) -> str:
     return done.stdout.strip()
 
 
+# ---------------------------------------------------------------- the game's return
+
+
+@pytest.mark.parametrize("env_id", [*PARTICLES, "mpe2.simple_spread_v3:env", "butterfly/pistonball_v6", *BOARDS])
+def test_a_shared_reward_is_counted_once(env_id: str) -> None:
+    """By what is earned: where agents earn the same, or a mix with it, the game's return is their mean."""
+    shared = re.search("spread|reference|listener|formation|line|piston", env_id)
+    kwargs = PISTONS if "piston" in env_id else {}
+    assert made(env_id, 1, kwargs=kwargs).game_return == ("mean" if shared else "sum")
+
+
+def test_a_game_of_ones_own_says_how_it_counts() -> None:
+    assert made("zoo_worlds:make_together").game_return == "sum"
+    assert made("zoo_worlds:make_together", game_return="mean").game_return == "mean"
+    assert made("mpe2/simple_spread_v3", game_return="sum").game_return == "sum"
+
+
 # ---------------------------------------------------------------- the contract
 
 
@@ -204,6 +222,14 @@ def test_check_env_passes_every_game(env_id: str) -> None:
     """All of `shoal check-env`, pictures included."""
     kwargs = PISTONS if "piston" in env_id else {}
     assert not [check for check in main_check(EnvConfig(id=env_id, kwargs=kwargs)) if not check.passed]
+
+
+def test_pistons_see_what_moves() -> None:
+    """The game itself draws nothing unless it is rendered."""
+    env = made("butterfly/pistonball_v6", 1, kwargs={"n_pistons": 3, "continuous": False})
+    seen = env.reset(0).turns["piston"].observation.astype(int)
+    later = env.step({"piston": np.zeros((1, 3), np.int64)}).turns["piston"].observation
+    assert (np.abs(later - seen).max(axis=(2, 3, 4)) > 100).any()
 
 
 def test_random_play_within_the_masks_makes_no_illegal_move() -> None:

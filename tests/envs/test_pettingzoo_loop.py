@@ -334,3 +334,16 @@ def test_pictures() -> None:
     assert picture is not None
     assert picture.tolist() == np.full((2, 3, 3), 2).tolist()
     assert loop(InTurn(DUEL, ["p_0", "p_1"])).render(0) is None
+
+
+def test_a_game_made_parallel_is_looked_at_once_a_step() -> None:
+    from mpe2.simple_spread_v3 import parallel_env
+
+    game = parallel_env()
+    observe, looks = game.unwrapped.observe, []
+    game.unwrapped.observe = lambda agent: looks.append(agent) or observe(agent)
+    env = loop(game)
+    env.reset(0)
+    looks.clear()
+    env.step({"agent": np.zeros((1, 3), np.int64)})
+    assert looks == ["agent_0", "agent_1", "agent_2"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import Space
@@ -27,6 +27,8 @@ class Scenario(ABC):
 
     landmark_range = 1.0
     """Landmarks begin at random within this distance of the middle, along each axis."""
+    game_return: Literal["sum", "mean"] = "sum"
+    """See Env: `mean` where all agents earn one shared reward, or a mix with it."""
 
     def __init__(self, agents: Sequence[Body], landmarks: Sequence[Body], words: int = 0) -> None:
         self.agents, self.landmarks, self.words = tuple(agents), tuple(landmarks), words
@@ -91,6 +93,7 @@ class Particles(Batch):
         self.physics = Physics(scenario.agents, scenario.landmarks, scenario.words, num_envs)
         self.physics.memory = scenario.memory(num_envs)
         self._continuous = continuous
+        self.game_return = scenario.game_return
         widths = {stem: _width(parts) for stem, parts in scenario.observe(self.physics).items()}
         groups = {
             stem: AgentGroup(

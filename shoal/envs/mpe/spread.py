@@ -33,6 +33,7 @@ class Spread(Scenario):
     `local_ratio` is the weight of the second. With `curriculum`, touching costs nothing in stage 0.
     """
 
+    game_return = "mean"
     CAPTURE_RADIUS = 0.1
 
     def __init__(

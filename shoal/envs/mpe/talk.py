@@ -19,6 +19,7 @@ class SpeakerListener(Scenario):
     The speaker cannot move. Both earn minus the squared distance from the listener to the goal.
     """
 
+    game_return = "mean"
     COLORS = np.where(np.eye(3, dtype=bool), 0.65, 0.15)
 
     def __init__(self) -> None:
@@ -53,6 +54,7 @@ class Reference(Scenario):
     An agent earns minus the distance from the other to its goal, mixed by `local_ratio` with the mean of both.
     """
 
+    game_return = "mean"
     COLORS = np.where(np.eye(3, dtype=bool), 0.75, 0.25)
 
     def __init__(self, local_ratio: float = 0.5) -> None:
