@@ -21,6 +21,7 @@ ENVS = {
     "shoal/two-step": "shoal.envs.native.two_step:TwoStep",
     "shoal/multi-cartpole": "shoal.envs.native.multi_cartpole:MultiCartPole",
     "shoal/foraging": "shoal.envs.native.foraging:Foraging",
+    "shoal/connect-four": "shoal.envs.native.connect_four:ConnectFour",
     "shoal/simple": "shoal.envs.mpe.spread:Simple.batch",
     "shoal/spread": "shoal.envs.mpe.spread:Spread.batch",
     "shoal/speaker-listener": "shoal.envs.mpe.talk:SpeakerListener.batch",

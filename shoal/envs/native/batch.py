@@ -66,6 +66,10 @@ class Batch(Env):
         """bool, of the groups in which not everyone acts."""
         return {}
 
+    def _masks(self) -> ByGroup:
+        """bool `[num_envs, agents, choices]`, of the groups whose choices are not always allowed."""
+        return {}
+
     def chance(self, rows: Array) -> Chance:
         """Chance of these copies in this step of this episode."""
         return Chance(self._seed, self._slots[rows], self._episode[rows], self.time[rows])
@@ -137,7 +141,7 @@ class Batch(Env):
     def _step(
         self, outcome: Outcome, final: ByGroup | None, advanced: int = 0, episodes: list[Episode] | None = None
     ) -> Step:
-        seen, acting = self._observe(), self._acting()
+        seen, acting, masks = self._observe(), self._acting(), self._masks()
         turns = {
             name: Turn(
                 observation=seen[name],
@@ -145,6 +149,7 @@ class Batch(Env):
                 terminated=outcome.terminated[name],
                 truncated=outcome.truncated[name],
                 acting=acting[name] if name in acting else np.ones((self.num_envs, len(group.agents)), bool),
+                action_mask=masks.get(name),
                 final_observation=None if final is None else final[name],
             )
             for name, group in self.groups.items()

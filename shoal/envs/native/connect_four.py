@@ -1,0 +1,75 @@
+"""`shoal/connect-four`: PettingZoo's `classic/connect_four_v3`, move for move, many boards at once.
+
+A board is two words of bits, one per player (Tromp's layout): a column is seven bits, the lowest its floor, the seventh
+always empty, so that four in a row is four shifts and nothing wraps around.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from shoal.api.env import AgentGroup, Array
+from shoal.envs.native.batch import Batch, ByGroup, Outcome
+from shoal.envs.native.chance import Chance
+
+GROUP = "player"
+ROWS, COLUMNS = 6, 7
+BITS = np.arange(COLUMNS) * (ROWS + 1) + np.arange(ROWS)[::-1, None]
+"""`[row, column]` -> bit, the top row first."""
+DIRECTIONS = (1, ROWS, ROWS + 1, ROWS + 2)
+"""Up, down to the right, right, up to the right: by how many bits the next cell lies off."""
+
+
+class ConnectFour(Batch):
+    """Two players drop stones in turn, `player_0` first; four in a row win 1 and cost the other 1, a full board is a draw.
+
+    Everyone sees the board as `[row, column, (own, other)]`. A move into a full column cuts the game off and costs its player 1.
+    """
+
+    def __init__(self, num_envs: int, *, first_slot: int = 0) -> None:
+        space = Box(0, 1, (ROWS, COLUMNS, 2), np.int8)
+        super().__init__({GROUP: AgentGroup(("player_0", "player_1"), space, Discrete(COLUMNS))}, num_envs, first_slot)
+        self.world["stones"] = np.zeros((num_envs, 2), np.int64)
+        self.world["height"] = np.zeros((num_envs, COLUMNS), np.int64)
+        self._rows = np.arange(num_envs)
+
+    def _begin(self, rows: Array, chance: Chance) -> None:
+        self.world["stones"][rows] = 0
+        self.world["height"][rows] = 0
+
+    def _advance(self, actions: ByGroup) -> Outcome:
+        stones, height, rows = self.world["stones"], self.world["height"], self._rows
+        mover = (self.time - 1) % 2
+        column = actions[GROUP][rows, mover]
+        level = height[rows, column]
+        legal = level < ROWS
+        stones[rows, mover] |= np.where(legal, 1 << (column * (ROWS + 1) + level), 0)
+        height[rows, column] += legal
+        won = legal & _four(stones[rows, mover])
+        reward = np.zeros((self.num_envs, 2))
+        reward[rows, mover] = won * 1.0 - ~legal
+        reward[rows, 1 - mover] = -1.0 * won
+        over = won | ~legal | (self.time == ROWS * COLUMNS)
+        return Outcome({GROUP: reward}, self.for_all(over), self.for_all(~legal), over)
+
+    def _observe(self) -> ByGroup:
+        board = (self.world["stones"][:, None, None] >> BITS[:, :, None] & 1).astype(np.int8)
+        return {GROUP: np.stack([board, board[..., ::-1]], axis=1)}
+
+    def _acting(self) -> ByGroup:
+        return {GROUP: (self.time % 2)[:, None] == np.arange(2)}
+
+    def _masks(self) -> ByGroup:
+        """Whoever waits is told nothing: all is allowed."""
+        free = self.world["height"] < ROWS
+        return {GROUP: free[:, None] | ~self._acting()[GROUP][:, :, None]}
+
+
+def _four(stones: Array) -> Array:
+    """bool `[boards]`: there are four in a row."""
+    found = np.zeros(len(stones), bool)
+    for step in DIRECTIONS:
+        pairs = stones & (stones >> step)
+        found |= (pairs & (pairs >> 2 * step)) != 0
+    return found
