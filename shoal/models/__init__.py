@@ -21,6 +21,7 @@ MODELS = Table(
         "mlp": "shoal.models.mlp:MLPModel",
         "nature": "shoal.models.image:NatureModel",
         "impala": "shoal.models.image:ImpalaModel",
+        "board": "shoal.models.board:BoardModel",
         "dict": "shoal.models.tree:TreeModel",
         "gru": "shoal.models.recurrent:GRUModel",
         "lstm": "shoal.models.recurrent:LSTMModel",

@@ -35,6 +35,7 @@ CASES: dict[str, tuple[dict[str, Any], Space[Any]]] = {
     "wide lstm": ({"name": "lstm", "hidden": [64, 256]}, Box(-1, 1, (18,))),
     "nature": ({"name": "nature"}, PICTURE),
     "impala": ({"name": "impala"}, Box(0, 255, (32, 32, 3), np.uint8)),
+    "board": ({"name": "board"}, Box(0, 1, (6, 7, 2), np.int8)),
 }
 HEADS = {
     "two": (Discrete(2), False),

@@ -10,8 +10,10 @@ import torch
 from gymnasium import Space
 from gymnasium.spaces import Box
 from model_spaces import PARTS, PICTURES, VECTORS, batch, starts
+from torch.nn import functional
 
 from shoal.base.config import Named
+from shoal.base.errors import InputError
 from shoal.models import build_model
 from shoal.models.image import Pixels
 from shoal.models.layers import ACTIVATIONS, Dense
@@ -79,6 +81,23 @@ def test_impala_takes_any_size(size: int) -> None:
     space = Box(0, 255, (size, size + 1, 1), np.uint8)
     model = build_model(Named.parse({"name": "impala", "channels": [4, 8], "hidden": [5]}), space)
     assert model(batch(space, 1, 2), None, starts(1, 2, 5))[0].shape == (1, 2, 5)
+
+
+def test_board_windows_are_convolutions() -> None:
+    space = Box(0, 1, (6, 7, 2), np.int8)
+    model = build_model(Named.parse({"name": "board", "channels": [5, 3], "window": 3, "hidden": []}), space)
+    raw = batch(space, 2, 4)
+    x = raw.flatten(0, 1).permute(0, 3, 1, 2).float()
+    for layer, channels in zip(model.layers, (2, 5), strict=True):
+        x = functional.conv2d(x, layer.weight.unflatten(1, (channels, 3, 3)), layer.bias).relu()
+    expected = x.permute(0, 2, 3, 1).flatten(1).unflatten(0, (2, 4))
+    torch.testing.assert_close(model(raw, None, starts(2, 4, 5))[0], expected)
+    assert model.features == 2 * 3 * 3
+
+
+def test_a_window_fits_the_board() -> None:
+    with pytest.raises(InputError, match=r"model\.window = 4: 2 layers of it leave nothing of a board of 6 x 7"):
+        build_model(Named.parse({"name": "board", "channels": [4, 4]}), Box(0, 1, (6, 7, 2), np.int8))
 
 
 def test_nature_is_the_network_of_the_paper() -> None:

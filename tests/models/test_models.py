@@ -23,7 +23,7 @@ from shoal.models.mlp import MLPConfig
 
 CASES = [
     *(("mlp", space) for space in VECTORS.values()),
-    *((name, space) for name in ("nature", "impala") for space in PICTURES.values()),
+    *((name, space) for name in ("nature", "impala", "board") for space in PICTURES.values()),
     *(("dict", space) for space in PARTS.values()),
     *((name, space) for name in ("gru", "lstm") for space in (VECTORS["box"], PICTURES["hwc"], PARTS["tuple"])),
 ]
@@ -87,7 +87,9 @@ def test_a_model_works_from_one_block(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(MODELS.entries))
 def test_unknown_keys_are_answered_with_a_suggestion(name: str) -> None:
-    space = {"nature": PICTURES["hwc"], "impala": PICTURES["hwc"], "dict": PARTS["dict"]}.get(name, VECTORS["box"])
+    space = {"nature": PICTURES["hwc"], "impala": PICTURES["hwc"], "board": PICTURES["hwc"], "dict": PARTS["dict"]}.get(
+        name, VECTORS["box"]
+    )
     with pytest.raises(InputError, match=r"model\.hiden = .*did you mean 'hidden'"):
         build_model(section(name, hiden=[3]), space)
 
