@@ -130,7 +130,9 @@ class PastConfig(Config):
     every: Count = Field(20, ge=1)
     """Updates between two that are kept."""
     keep: Count = Field(5, ge=1)
-    """How many of the newest; each episode is played by one of them, drawn anew."""
+    """How many; each episode is played by one of them, drawn anew."""
+    spread: bool = False
+    """Keep some of the whole run, the first always, instead of the newest."""
 
 
 class PolicyConfig(Config):

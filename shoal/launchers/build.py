@@ -20,7 +20,7 @@ from shoal.checkpoints.store import Checkpoint
 from shoal.envs import make_env
 from shoal.envs.background import BackgroundEnv
 from shoal.launchers.hosts import Job, clients_of
-from shoal.launchers.players import make_deal, make_player, make_seat
+from shoal.launchers.players import make_archive, make_deal, make_player, make_seat
 from shoal.launchers.program import PlayerPlan, PolicyPlan, Program
 from shoal.launchers.wiring import Streams
 from shoal.monitoring.shares import Shares
@@ -31,11 +31,12 @@ from shoal.streams.inference import InferenceClient, InlineInference
 from shoal.streams.inference_rings import AskLine, RingInference
 from shoal.streams.leave import Leave
 from shoal.streams.parameter import ParameterReader
+from shoal.streams.past import Archive
 from shoal.streams.sample import SampleReader, SampleWriter
 from shoal.workers.actor import ActorWorker, Pulse
 from shoal.workers.policy import PolicyWorker
 from shoal.workers.replay import ReplayFeed
-from shoal.workers.trainer import Archive, Replica, TrainerWorker
+from shoal.workers.trainer import Replica, TrainerWorker
 
 FOREVER = 1e6
 """Seconds that a replica waits for the others: a pause may be long, and a dead one is seen to by the supervisor."""
@@ -116,7 +117,7 @@ class Builder:
         """Where those who play as earlier versions find them."""
         pasts = {name: plan.role.config.past for name, plan in self.program.players.items()}
         return [
-            Archive(self.streams.mailbox(f"past/{name}"), past.every)
+            make_archive(self.program, past, self.streams.mailbox(f"past/{name}"), self.life.version)
             for name, past in pasts.items()
             if past is not None and past.of == policy and rank == 0
         ]

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from shoal.api.experiment import PastConfig
 from shoal.api.policy import Policy
 from shoal.base.errors import InputError
 from shoal.base.seeding import Noise
@@ -14,7 +15,7 @@ from shoal.base.tree import tree_map
 from shoal.envs import make_env
 from shoal.launchers.other_runs import load_from
 from shoal.launchers.program import PlayerPlan, PolicyPlan, Program
-from shoal.launchers.wiring import Streams
+from shoal.launchers.wiring import Streams, past_slack
 from shoal.rollout.deal import Deal
 from shoal.rollout.evaluate import copies_for
 from shoal.rollout.players import FixedInference, PastInference, RandomPolicy, ScriptedPolicy
@@ -24,6 +25,7 @@ from shoal.rollout.trajectory import TrajectoryBuilder
 from shoal.rollout.world import Notes
 from shoal.streams.inference import InferenceClient, InlineInference
 from shoal.streams.parameter import ParameterReader
+from shoal.streams.past import Archive, Pool
 from shoal.streams.primitives import Mailbox
 from shoal.workers.evaluator import Evaluator
 
@@ -74,9 +76,19 @@ def make_player(
     policy = program.policies[past.of].copy_policy()[0]
     newest = partial(_newest_past, program, past.every, start)
     client = PastInference(
-        policy, streams.mailbox(f"past/{plan.name}"), lanes, keep=past.keep, newest=newest, explore=explore
+        policy, streams.mailbox(f"past/{plan.name}"), lanes, pool=make_pool(past, start), newest=newest, explore=explore
     )
     return policy, client, policy.noise_size + 1
+
+
+def make_archive(program: Program, past: PastConfig, mailbox: Mailbox, start: int) -> Archive:
+    """Where a trainer leaves the versions that a player meets."""
+    return Archive(mailbox, past.every, make_pool(past, start), past_slack(program, past))
+
+
+def make_pool(past: PastConfig, start: int) -> Pool:
+    """Which earlier versions are met in a launch that began with version `start`."""
+    return Pool(start // past.every, past.keep, spread=past.spread)
 
 
 def _newest_past(program: Program, every: int, start: int, round_: int) -> int:

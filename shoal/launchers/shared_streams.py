@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -143,7 +144,7 @@ class _InPlace(Mailbox):
     def __init__(self, shared: SharedBlock, rank: int) -> None:
         self._shared, self._rank = shared, rank
 
-    def publish(self, version: int, block: np.ndarray) -> None:
+    def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
         self._shared.count(self._rank)
 
     def latest(self) -> int:

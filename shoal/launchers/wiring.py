@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from shoal.algorithms.agreement import nbytes_beside, tally_nbytes
 from shoal.api.algorithm import Algorithm
+from shoal.api.experiment import PastConfig
 from shoal.base.arrays import Layout
 from shoal.launchers.hosts import Host, Job, clients_of, host_of
 from shoal.launchers.program import Program
@@ -130,8 +131,13 @@ def _past_boxes(program: Program, hosts: list[Host]) -> Iterator[tuple[str, BoxP
         past = plan.role.config.past
         if past is not None:
             nbytes = program.policies[past.of].algorithm.flat.nbytes
-            versions = past.keep + 2 + program.max_lag // past.every
+            versions = past.keep + past_slack(program, past) + 1
             yield f"past/{name}", BoxPlan(nbytes, versions, tuple(host.name for host in hosts))
+
+
+def past_slack(program: Program, past: PastConfig) -> int:
+    """How many numbers a trainer may be ahead of an actor that looks for earlier versions."""
+    return 1 + program.max_lag // past.every
 
 
 def _inference_rings(program: Program, hosts: list[Host]) -> Iterator[tuple[str, RingPlan]]:

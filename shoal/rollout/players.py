@@ -18,6 +18,7 @@ from shoal.base.flat import Flat
 from shoal.base.tree import tree_map
 from shoal.models.heads import build_head
 from shoal.streams.inference import Answer, Ask, InferenceClient, decide
+from shoal.streams.past import Pool
 from shoal.streams.primitives import Mailbox
 
 Script = Callable[[Any, np.ndarray | None, np.ndarray], np.ndarray]
@@ -93,9 +94,9 @@ class PastInference(InferenceClient):
     """Earlier versions of a policy. Each lane draws one at the start of its episode, by the last of its noise, and keeps it."""
 
     def __init__(
-        self, policy: Policy, mailbox: Mailbox, lanes: int, *, keep: int, newest: Callable[[int], int], explore: bool
+        self, policy: Policy, mailbox: Mailbox, lanes: int, *, pool: Pool, newest: Callable[[int], int], explore: bool
     ) -> None:
-        self._policy, self._mailbox, self._keep, self._newest, self._explore = policy, mailbox, keep, newest, explore
+        self._policy, self._mailbox, self._pool, self._newest, self._explore = policy, mailbox, pool, newest, explore
         self._minds: dict[int, Policy] = {}
         self._chosen = np.full(lanes, -1)
         self._available: list[int] = []
@@ -106,8 +107,7 @@ class PastInference(InferenceClient):
         newest = self._newest(round_)
         if self._mailbox.latest() < newest:
             return False
-        wanted = range(max(0, newest - self._keep + 1), newest + 1)
-        self._available = [number for number in wanted if number in self._minds or self._load(number)]
+        self._available = [number for number in self._pool.at(newest) if number in self._minds or self._load(number)]
         for number in set(self._minds) - set(self._available) - set(self._chosen.tolist()):
             del self._minds[number]
         return bool(self._available)

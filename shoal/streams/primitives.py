@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,11 +84,14 @@ class Ring(ABC):
 
 
 class Mailbox(ABC):
-    """The newest versions of one block of bytes: one writer, many readers that never block it."""
+    """Versions of one block of bytes, mostly the newest: one writer, many readers that never block it."""
 
     @abstractmethod
-    def publish(self, version: int, block: np.ndarray) -> None:
-        """Writer: make `block` (uint8) readable as `version`; the oldest held version goes."""
+    def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
+        """Writer: make `block` (uint8) readable as `version`; the oldest held version goes that is not in `keep`.
+
+        There is room for fewer in `keep` than the mailbox has versions.
+        """
 
     @abstractmethod
     def latest(self) -> int:

@@ -105,7 +105,8 @@ def _ring_waits_no_longer_than_told(ring: Ring) -> None:
 
 
 def check_mailbox(make: Callable[[int, int], Mailbox]) -> None:
-    """Versions come whole, newest first to go last, and never backwards."""
+    """Versions come whole, newest first to go last, and never backwards; those that are to be kept stay."""
+    _mailbox_keeps_what_it_is_told(make(16, 3))
     box = make(16, 2)
     out = np.zeros(16, np.uint8)
     assert box.latest() == -1, "nothing was published yet"
@@ -124,6 +125,16 @@ def check_mailbox(make: Callable[[int, int], Mailbox]) -> None:
     except RuntimeError:
         return
     raise AssertionError("versions must not go backwards")
+
+
+def _mailbox_keeps_what_it_is_told(box: Mailbox) -> None:
+    out = np.zeros(16, np.uint8)
+    for version in range(8):
+        box.publish(version, np.full(16, version, np.uint8), keep=(0,))
+        for held in {0, max(0, version - 1), version}:
+            assert box.read(held, out), f"version {held} should still be held"
+            assert (out == held).all(), "a version must be read whole"
+        assert version < 3 or not box.read(version - 2, out), "the oldest of the others makes room"
 
 
 MakeTally = Callable[[int, int], Tally]

@@ -10,9 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +22,7 @@ from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.monitoring.shares import Shares
 from shoal.streams.leave import Leave
+from shoal.streams.past import Archive
 from shoal.streams.primitives import Mailbox
 from shoal.streams.sample import Posted, SampleReader
 from shoal.workers.batch import find_problem, join
@@ -45,19 +44,6 @@ class Replica:
     def speaks(self) -> bool:
         """Of replicas in step, the first publishes and reports for all."""
         return self.rank == 0 or not self.in_step
-
-
-class Archive(NamedTuple):
-    """Where every so many versions one is kept."""
-
-    mailbox: Mailbox
-    every: int
-
-    def keep(self, version: int, block: np.ndarray) -> None:
-        """Keep it if it is one of those."""
-        number = version // self.every
-        if number > self.mailbox.latest():
-            self.mailbox.publish(number, block)
 
 
 class TrainerWorker(Worker):

@@ -130,11 +130,19 @@ def test_a_script_plays_by_its_rule(tmp_path: Path, deal: str) -> None:
     assert row["rollout/learner/agent_return"] > 8.5
 
 
-@pytest.mark.parametrize("placement", [{"actors": 2}, {"actors": 2, "inference": "worker"}, {"trainers": 2}])
-def test_self_play_is_exact_under_every_launcher(tmp_path: Path, placement: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("placement", "spread"),
+    [
+        ({"actors": 2}, False),
+        ({"actors": 2}, True),
+        ({"actors": 2, "inference": "worker"}, True),
+        ({"trainers": 2}, False),
+    ],
+)
+def test_self_play_is_exact_under_every_launcher(tmp_path: Path, placement: dict[str, Any], spread: bool) -> None:
     tree = experiment(
         agents={"player_0": "learner", "player_1": "rival"},
-        policies={"learner": {}, "rival": {"past": {"of": "learner", "every": 2, "keep": 2}}},
+        policies={"learner": {}, "rival": {"past": {"of": "learner", "every": 2, "keep": 2, "spread": spread}}},
         deal="shuffled",
         stop={"updates": 9},
         placement=placement,

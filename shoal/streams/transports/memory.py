@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -61,16 +61,16 @@ class MemoryRing(Ring):
 
 
 class MemoryMailbox(Mailbox):
-    """The last `versions` blocks."""
+    """`versions` blocks: the last ones, if nobody says otherwise."""
 
     def __init__(self, nbytes: int, versions: int) -> None:
         self._blocks = np.zeros((versions, nbytes), np.uint8)
         self._versions = [-1] * versions
 
-    def publish(self, version: int, block: np.ndarray) -> None:
+    def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
         if version <= self.latest():
             raise RuntimeError(f"version {version} comes after {self.latest()}")
-        place = version % len(self._versions)
+        place = min(range(len(self._versions)), key=lambda i: (self._versions[i] in keep, self._versions[i]))
         self._blocks[place] = block
         self._versions[place] = version
 
@@ -78,8 +78,7 @@ class MemoryMailbox(Mailbox):
         return max(self._versions)
 
     def read(self, version: int, into: np.ndarray) -> bool:
-        place = version % len(self._versions)
-        if version < 0 or self._versions[place] != version:
+        if version < 0 or version not in self._versions:
             return False
-        into[:] = self._blocks[place]
+        into[:] = self._blocks[self._versions.index(version)]
         return True

@@ -1,4 +1,4 @@
-"""The newest versions of one block, in `versions + 1` places: the spare one is written while all the others can be read.
+"""Versions of one block, in `versions + 1` places: the spare one is written while all the others can be read.
 
 A place is guarded by the version it holds, -1 while it is empty or being written. Versions only grow, so a reader that finds the
 same number before and after its copy has copied that version whole. A writer killed in the middle leaves an empty place, no more.
@@ -6,7 +6,7 @@ same number before and after its copy has copied that version whole. A writer ki
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -59,11 +59,11 @@ class ShmMailbox(Mailbox):
         stride, start = aligned(handle.nbytes), _blocks_at(places)
         self._blocks = [segment.array(start + i * stride, (handle.nbytes,), np.uint8) for i in range(places)]
 
-    def publish(self, version: int, block: np.ndarray) -> None:
+    def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
         newest = self.latest()
         if version <= newest:
             raise RuntimeError(f"version {version} comes after {newest}")
-        place = self._spare(newest)
+        place = self._spare(newest, keep)
         self._held[place] = -1
         barrier()  # large copies are streaming stores, which overtake even on x86-64
         self._blocks[place][:] = block
@@ -71,7 +71,7 @@ class ShmMailbox(Mailbox):
         self._held[place] = version
         fence()
         self._newest[0] = version
-        self._held[self._spare(version)] = -1
+        self._held[self._spare(version, keep)] = -1
         for bell in self._bells:
             bell.ring()
 
@@ -100,9 +100,10 @@ class ShmMailbox(Mailbox):
         self._held.release()
         self._segment.close()
 
-    def _spare(self, newest: int) -> int:
-        """The empty place, else the oldest; one filled beyond the newest was never announced, so it counts as empty."""
-        return min(range(len(self._held)), key=lambda i: self._held[i] if self._held[i] <= newest else -1)
+    def _spare(self, newest: int, keep: Collection[int]) -> int:
+        """The empty place, else the oldest not in `keep`; one filled beyond the newest was never announced: it counts as empty."""
+        held = [version if version <= newest else -1 for version in self._held]
+        return min(range(len(held)), key=lambda i: (held[i] in keep, held[i]))
 
 
 def _blocks_at(places: int) -> int:

@@ -6,6 +6,7 @@ than the rest. Its number is that of all updates, and each replica counts its ow
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ class SharedBlock(Mailbox):
         self.block = segment.array(start, (handle.nbytes,), np.uint8)
         self.beside = segment.array(start + aligned(handle.nbytes), (handle.beside,), np.uint8)
 
-    def publish(self, version: int, block: np.ndarray) -> None:
+    def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
         """Owner, once, before anybody trains: where all start from. Later versions are made by `count`."""
         if self.latest() >= 0:
             raise RuntimeError(f"version {version} comes after {self.latest()}: replicas count their updates instead")

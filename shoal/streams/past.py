@@ -1,0 +1,46 @@
+"""Earlier versions of a policy: which are kept, by whom they are written. Every so many versions one gets a number, 0, 1, 2, ...
+
+Writer and readers each work out for themselves which numbers are met: it follows from the newest alone. So a worker that
+died and came back meets the same ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.streams.primitives import Mailbox
+
+
+class Pool:
+    """The numbers that are met, at most `size`: the newest ones, or, `spread`, some of all since `first`, which stays."""
+
+    def __init__(self, first: int, size: int, *, spread: bool) -> None:
+        self._numbers, self._size, self._spread = [first], size, spread
+
+    def at(self, newest: int) -> list[int]:
+        """Once `newest` is the newest; it never goes back."""
+        for number in range(self._numbers[-1] + 1, newest + 1):
+            self._numbers.append(number)
+            if len(self._numbers) > self._size:
+                del self._numbers[self._crowded()]
+        return list(self._numbers)
+
+    def _crowded(self) -> int:
+        """The place that is missed least: the oldest, or the one whose neighbours are closest."""
+        if not self._spread or self._size == 1:
+            return 0
+        gaps = np.array(self._numbers[2:]) - np.array(self._numbers[:-2])
+        return 1 + int(gaps.argmin())
+
+
+class Archive:
+    """Keeps one version in `every`. What left the pool within the last `slack` numbers stays: somebody may still ask for it."""
+
+    def __init__(self, mailbox: Mailbox, every: int, pool: Pool, slack: int) -> None:
+        self._mailbox, self._every, self._pool, self._slack = mailbox, every, pool, slack
+
+    def keep(self, version: int, block: np.ndarray) -> None:
+        """Keep it if it is one of those."""
+        number = version // self._every
+        if number > self._mailbox.latest():
+            self._mailbox.publish(number, block, keep=self._pool.at(number - self._slack))
