@@ -133,6 +133,8 @@ class PastConfig(Config):
     """How many; each episode is played by one of them, drawn anew."""
     spread: bool = False
     """Keep some of the whole run, the first always, instead of the newest."""
+    latest: float = Field(0.0, ge=0, le=1)
+    """Share of the episodes that the newest one plays, beside its turns among the others."""
 
 
 class PolicyConfig(Config):

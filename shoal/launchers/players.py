@@ -76,7 +76,13 @@ def make_player(
     policy = program.policies[past.of].copy_policy()[0]
     newest = partial(_newest_past, program, past.every, start)
     client = PastInference(
-        policy, streams.mailbox(f"past/{plan.name}"), lanes, pool=make_pool(past, start), newest=newest, explore=explore
+        policy,
+        streams.mailbox(f"past/{plan.name}"),
+        lanes,
+        pool=make_pool(past, start),
+        newest=newest,
+        explore=explore,
+        latest=past.latest,
     )
     return policy, client, policy.noise_size + 1
 

@@ -94,9 +94,11 @@ class PastInference(InferenceClient):
     """Earlier versions of a policy. Each lane draws one at the start of its episode, by the last of its noise, and keeps it."""
 
     def __init__(
-        self, policy: Policy, mailbox: Mailbox, lanes: int, *, pool: Pool, newest: Callable[[int], int], explore: bool
-    ) -> None:
+        self, policy: Policy, mailbox: Mailbox, lanes: int, *, pool: Pool, newest: Callable[[int], int], explore: bool,
+        latest: float = 0.0,
+    ) -> None:  # fmt: skip
         self._policy, self._mailbox, self._pool, self._newest, self._explore = policy, mailbox, pool, newest, explore
+        self._latest = latest
         self._minds: dict[int, Policy] = {}
         self._chosen = np.full(lanes, -1)
         self._available: list[int] = []
@@ -121,15 +123,20 @@ class PastInference(InferenceClient):
         return True
 
     def ask(self, ask: Ask) -> None:
-        draw = (ask.noise[:, -1] * len(self._available)).astype(np.int64)
         anew = ask.first | (self._chosen < 0)
-        self._chosen[anew] = np.array(self._available)[draw[anew]]
+        self._chosen[anew] = self._drawn(ask.noise[anew, -1])
         parts = []
         for number in sorted(set(self._chosen.tolist())):
             rows = np.nonzero(self._chosen == number)[0]
             part = decide(self._minds[number], _rows(ask, rows), explore=self._explore, version=number)
             parts.append((rows, part))
         self._answer = _joined(parts, len(ask.first))
+
+    def _drawn(self, noise: np.ndarray) -> np.ndarray:
+        """Numbers of the kept ones, by noise in [0, 1): below `latest` the newest, above it all of them alike."""
+        share = np.maximum(noise - self._latest, 0) / max(1 - self._latest, 1e-9)
+        places = np.minimum((share * len(self._available)).astype(np.int64), len(self._available) - 1)
+        return np.array(self._available)[np.where(noise < self._latest, -1, places)]
 
     def answer(self, timeout: float) -> Answer | None:
         answer, self._answer = self._answer, None
