@@ -33,6 +33,7 @@ _LEAN = {
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
     "OMP_NUM_THREADS": "1",
+    "RAY_worker_niceness": "0",
 }
 
 

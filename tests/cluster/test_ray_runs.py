@@ -42,17 +42,24 @@ def cluster(_has_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield cluster
 
 
-def command(cluster: Cluster, *words: str) -> list[str]:
-    return [*SHOAL, "train", "cartpole", "--on", "ray", "--address", cluster.address, *words]
+def command(cluster: Cluster, *words: str, recipe: str = "cartpole") -> list[str]:
+    return [*SHOAL, "train", recipe, "--on", "ray", "--address", cluster.address, *words]
 
 
 def trained(
-    cluster: Cluster, folder: Path, trial: str, *words: str, node: int = 0, env: dict[str, str] | None = None
+    cluster: Cluster,
+    folder: Path,
+    trial: str,
+    *words: str,
+    node: int = 0,
+    env: dict[str, str] | None = None,
+    recipe: str = "cartpole",
 ) -> Path:
     options: dict[str, Any] = {} if env is None else {"env": {**cluster.env, **cluster._own(node), **env}}
-    done = cluster.run(node, command(cluster, "--trial", trial, *words), cwd=folder, timeout=300, **options)
+    argv = command(cluster, "--trial", trial, *words, recipe=recipe)
+    done = cluster.run(node, argv, cwd=folder, timeout=800, **options)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "runs" / "cartpole" / trial
+    return folder / "runs" / recipe / trial
 
 
 def weights(run: Path) -> dict[str, bytes]:

@@ -1,0 +1,153 @@
+"""Runs on a real cluster that machines leave, lose their link to, and join; and the bars that recipes reach there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodes import Cluster, write_token
+from test_ray_runs import QUICK, SHOAL, SPREAD, assert_balanced, lines, run_of, trained, until
+
+__all__ = ["run_of"]
+pytestmark = [pytest.mark.usefixtures("_has_ray"), pytest.mark.timeout(900), pytest.mark.slow]
+
+ROOM = ["placement.actors=3", *SPREAD]
+
+
+@pytest.fixture
+def cluster(_has_ray: None, tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster({**QUICK, **write_token(tmp_path / "token")}) as cluster:
+        cluster.start(nodes=3, cpus=4)
+        yield cluster
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    return lines(run / "metrics.jsonl")
+
+
+def machines(run: Path) -> dict[str, str]:
+    """Host -> the machine that it was placed on last."""
+    return {event["host"]: event["node"] for event in lines(run / "events.jsonl") if event["kind"] == "placed"}
+
+
+def goes_on(run: Path, more: int = 5, seconds: float = 150) -> None:
+    updates = rows(run)[-1]["update"]
+    until(lambda: rows(run)[-1]["update"] >= updates + more, "the run goes on", seconds)
+
+
+def greedy(cluster: Cluster, run: Path) -> float:
+    said = cluster.run(0, [*SHOAL, "evaluate", str(run), "--episodes", "100", "--seed", "77"], cwd=run.parent).stdout
+    found = re.search(r"mean return (-?[\d.]+)", said)
+    assert found is not None, said
+    return float(found[1])
+
+
+def node_of(cluster: Cluster, address: str) -> int:
+    return cluster.addresses.index(address)
+
+
+def test_a_machine_is_killed_and_the_run_reaches_its_bar(
+    run_of: Callable[..., Any], cluster: Cluster, tmp_path: Path
+) -> None:
+    words = ["placement.actors=4", "placement.cluster.strategy=spread", "stop.steps=200_000", "stop.return=475"]
+    run, driver = run_of("killed", *words)
+    home = machines(run)["trainer"]
+    dead = next(address for address in machines(run).values() if address not in (home, cluster.addresses[0]))
+    moved = [host for host, address in machines(run).items() if address == dead]
+    cluster.kill_node(node_of(cluster, dead))
+    began = time.monotonic()
+    until(lambda: all(machines(run)[host] != dead for host in moved), "its workers have other places")
+    print(f"a machine with {', '.join(moved)} was killed; they work elsewhere after {time.monotonic() - began:.1f} s")
+    assert driver.wait(300) == 0, (tmp_path / "killed.log").read_text()
+    assert_balanced(run)
+    lost = rows(run)[-1]["rows/lost"]
+    print(f"rows lost: {lost:g} of {rows(run)[-1]['rows/produced']:g}; greedy {greedy(cluster, run):.1f}")
+    assert greedy(cluster, run) >= 475
+
+
+def test_the_trainers_machine_is_killed(run_of: Callable[..., Any], cluster: Cluster) -> None:
+    run, _ = run_of("headless", *ROOM, "placement.cluster.head=false")
+    dead = machines(run)["trainer"]
+    assert dead != cluster.addresses[0], "workers keep off the head node"
+    until(lambda: (run / "checkpoints").exists() and list((run / "checkpoints").iterdir()), "a checkpoint")
+    cluster.kill_node(node_of(cluster, dead))
+    until(lambda: machines(run)["trainer"] != dead, "the trainer has another place")
+    goes_on(run)
+    assert_balanced(run)
+
+
+def test_a_link_is_cut_for_20_seconds(run_of: Callable[..., Any], cluster: Cluster) -> None:
+    run, _ = run_of("cut", *ROOM)
+    before = machines(run)
+    away = next(address for address in before.values() if address != cluster.addresses[0])
+    cluster.cut_link(node_of(cluster, away))
+    time.sleep(20)  # the cut itself: nothing to wait for
+    cluster.restore_link(node_of(cluster, away))
+    goes_on(run)
+    assert_balanced(run)
+    restarts = [event for event in lines(run / "events.jsonl") if event["kind"] == "note" and "again" in event["text"]]
+    print(f"after a cut of 20 s: {len(restarts)} restarts, rows lost {rows(run)[-1]['rows/lost']:g}")
+
+
+def test_actors_join_with_a_machine_and_leave_with_it(run_of: Callable[..., Any], cluster: Cluster) -> None:
+    words = [
+        "placement.actors={min: 2, max: 14}",
+        "placement.envs_per_actor=4",
+        "placement.max_lag=2",
+        *SPREAD[:1],
+        *SPREAD[2:],
+    ]
+    run, _ = run_of("elastic", *words)
+    until(lambda: len(machines(run)) >= 11, "all room is used: a trainer and 11 actors on 12 cores", 240)
+    late = cluster.add_node(cpus=3)
+    address = cluster.addresses[late]
+    until(lambda: list(machines(run).values()).count(address) == 3, "three more on the new machine", 240)
+    goes_on(run)
+    cluster.kill_node(late)
+    goes_on(run, more=10)
+    assert_balanced(run)
+
+
+def test_the_controller_is_killed(run_of: Callable[..., Any], cluster: Cluster) -> None:
+    run, driver = run_of("orphan", *ROOM)
+    until(lambda: (run / "checkpoints").exists() and list((run / "checkpoints").iterdir()), "a checkpoint")
+    inside = int((run / ".lock").read_text())
+    for pid in cluster.hosts[0].processes():
+        if re.search(rf"^NSpid:.*\b{inside}$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: [e for e in lines(run / "events.jsonl") if e["kind"] == "start" and e["resumed"]], "it resumes")
+    goes_on(run)
+    assert driver.poll() is None, "the driver stays with it"
+    steps = [row["step"] for row in rows(run)]
+    assert steps == sorted(steps)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_cartpole_reaches_its_bar_on_three_machines(cluster: Cluster, tmp_path: Path, seed: int) -> None:
+    run = trained(
+        cluster, tmp_path, "bar", "--seed", str(seed), "placement.actors=4", "placement.cluster.strategy=spread"
+    )
+    assert len(set(machines(run).values())) == 3
+    score = greedy(cluster, run)
+    print(f"cartpole, seed {seed}: greedy {score:.1f} after {rows(run)[-1]['step']:,} steps")
+    assert score >= 475
+
+
+def test_spread_reaches_its_bar_on_three_machines(cluster: Cluster, tmp_path: Path) -> None:
+    pytest.importorskip("mpe2", reason="the extra `mpe` is not installed")
+    words = ["placement.actors=4", "placement.cluster.strategy=spread"]
+    run = trained(cluster, tmp_path, "spread", *words, recipe="spread")
+    assert len(set(machines(run).values())) == 3
+    evaluate = [*SHOAL, "evaluate", str(run), "env.id=mpe2/simple_spread_v3", "--episodes", "200", "--json"]
+    scores = json.loads(cluster.run(0, evaluate, cwd=tmp_path, timeout=300).stdout)
+    (score,) = scores["agent_return"].values()
+    last = rows(run)[-1]
+    print(f"spread, played in mpe2: {score:.2f} per agent after {last['step']:,} steps, {last['time/elapsed']:.0f} s")
+    assert score >= -11
