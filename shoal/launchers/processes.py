@@ -30,7 +30,7 @@ from shoal.workers.controller import Controller
 
 POLL = 0.1
 """Seconds between two looks at signals and clocks."""
-REST = 30.0
+REST = 120.0
 """Seconds without any progress in which a trainer has to come to rest, or to hand in its state."""
 
 STUCK = 20.0
