@@ -6,7 +6,7 @@ A program of its own, since a process that was a driver of Ray keeps threads and
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -86,8 +86,8 @@ class FarMailbox(Mailbox):
         ends = ray.get([agent.handles.remote("anybody") for agent in agents])
         self._near, self._far = (ShmMailbox.attach(handles.boxes["box"]) for handles in ends)
 
-    def publish(self, version: int, block: np.ndarray) -> None:
-        self._near.publish(version, block)
+    def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
+        self._near.publish(version, block, keep)
         until(lambda: self._far.latest() == version)
 
     def latest(self) -> int:

@@ -144,16 +144,16 @@ def test_a_new_reader_gets_what_was_not_freed_once_more() -> None:
 def test_versions_reach_every_machine_and_only_the_newest_if_that_will_do() -> None:
     for every, expected in ((True, [3, 4]), (False, [4])):
         wire, box, busy = Wire(), ShmMailbox(8, 2), {"b": False}
-        sender = BoxSender("v", box, 8, 2, 0, every, wire, lambda packed: packed, busy.__getitem__, {"b": -1})
+        sender = BoxSender("v", box, 8, 0, every, wire, lambda packed: packed, busy.__getitem__, {"b": -1})
         for version in range(5):
             box.publish(version, np.full(8, version, np.uint8))
         assert sender.step()
         assert [args[1] for _, _, args in wire.sent] == expected
         assert not sender.step(), "nothing is fetched that is there already"
         there = ShmMailbox(8, 2)
-        for _, _, (_, version, packed) in wire.sent:
-            receive_version(there, version, packed, 0)
-            receive_version(there, version, packed, 0)
+        for _, _, (_, version, packed, keep) in wire.sent:
+            receive_version(there, version, packed, keep=keep)
+            receive_version(there, version, packed, keep=keep)
         into = np.zeros(8, np.uint8)
         assert there.latest() == 4
         assert there.read(4, into)
@@ -162,10 +162,29 @@ def test_versions_reach_every_machine_and_only_the_newest_if_that_will_do() -> N
 
 def test_a_machine_that_is_slow_gets_fewer_versions() -> None:
     wire, box, busy = Wire(), ShmMailbox(8, 2), {"b": True}
-    sender = BoxSender("v", box, 8, 2, 0, False, wire, lambda packed: packed, busy.__getitem__, {"b": -1})
+    sender = BoxSender("v", box, 8, 0, False, wire, lambda packed: packed, busy.__getitem__, {"b": -1})
     box.publish(0, np.zeros(8, np.uint8))
     assert not sender.step()
     box.publish(1, np.zeros(8, np.uint8))
     busy["b"] = False
     assert sender.step()
     assert [args[1] for _, _, args in wire.sent] == [1]
+
+
+def test_a_version_that_is_kept_stays_on_every_machine() -> None:
+    wire, box, there = Wire(), ShmMailbox(8, 3), ShmMailbox(8, 3)
+    sender = BoxSender("v", box, 8, 0, True, wire, lambda packed: packed, lambda host: False, {"b": -1})
+    for version in range(6):
+        box.publish(version, np.full(8, version, np.uint8), keep=[0, 2])
+        sender.step()
+    while wire.sent:
+        _, _, (_, version, packed, keep) = wire.sent.popleft()
+        receive_version(there, version, packed, keep=keep)
+    assert there.held() == box.held() == [0, 2, 5]
+    late = ShmMailbox(8, 3)
+    sender.sent["c"] = -1
+    sender.step()
+    for host, _, (_, version, packed, keep) in wire.sent:
+        assert host == "c"
+        receive_version(late, version, packed, keep=keep)
+    assert late.held() == [0, 2, 5], "whoever joins late gets all that is held"

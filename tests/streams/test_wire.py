@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("lz4.block", reason="the extra `cluster` is not installed")
@@ -33,6 +33,7 @@ def assert_survives(arrays: dict[str, object], packed: np.ndarray) -> None:
         assert was.tobytes() == now.tobytes(), path
 
 
+@settings(deadline=None, max_examples=40)
 @given(
     dtype=st.sampled_from([np.uint8, np.float32, np.float64, np.int64, np.bool_]),
     shape=st.lists(st.integers(1, 9), min_size=1, max_size=5),

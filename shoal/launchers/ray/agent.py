@@ -180,7 +180,7 @@ class HostAgent:
             return
         if name not in self._publishers:
             self._publishers[name] = BoxSender(
-                name, self._boxes[name], spec.nbytes, spec.versions, spec.halved, spec.every,
+                name, self._boxes[name], spec.nbytes, spec.halved, spec.every,
                 self._courier.send, self._courier.put, self._courier.busy,
             )  # fmt: skip
         sent = self._publishers[name].sent
@@ -216,14 +216,14 @@ class HostAgent:
         """What was freed of a ring that is written here."""
         self._later(lambda: self._from(sender, self._senders, name, lambda ring: ring.credit(freed, books)))
 
-    def version(self, sender: str, name: str, number: int, packed: np.ndarray) -> None:
-        """A version that hosts here may read."""
+    def version(self, sender: str, name: str, number: int, packed: np.ndarray, keep: list[int]) -> None:
+        """A version that hosts here may read; those in `keep` stay."""
         halved = self._spec.boxes[name].halved
-        self._later(lambda: receive_version(self._boxes[name], number, packed, halved))
+        self._later(lambda: receive_version(self._boxes[name], number, packed, halved, keep))
 
     def publish(self, sender: str, name: str, number: int, block: bytes) -> None:
         """The controller's own: leave for a trainer that lives here."""
-        self._later(lambda: receive_version(self._boxes[name], number, np.frombuffer(block, np.uint8), 0))
+        self._later(lambda: receive_version(self._boxes[name], number, np.frombuffer(block, np.uint8)))
 
     def _from(self, sender: str, relays: Mapping[str, Any], name: str, do: Callable[[Any], None]) -> None:
         """Only from the other end as it is now: a machine that was cut off and replaced may still send."""

@@ -150,9 +150,9 @@ class RayController:
         self._agent.credit(sender, name, freed, books)
 
     @ray.method(concurrency_group="agents")
-    def version(self, sender: str, name: str, number: int, packed: Any) -> None:
+    def version(self, sender: str, name: str, number: int, packed: Any, keep: list[int]) -> None:
         """See HostAgent."""
-        self._agent.version(sender, name, number, packed)
+        self._agent.version(sender, name, number, packed, keep)
 
     @ray.method(concurrency_group="drivers")
     def news(self, after: int) -> tuple[int, list[tuple[str, Any]]]:

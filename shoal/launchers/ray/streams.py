@@ -5,7 +5,7 @@ Every change of place ends in one call per agent, with all that its machine has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -63,7 +63,7 @@ class _Leave(Mailbox):
         self._newest = -1
         self.block = b""
 
-    def publish(self, version: int, block: np.ndarray) -> None:
+    def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
         self._newest, self.block = version, block.tobytes()
         self._streams.publish(self._name, version, self.block)
 
@@ -290,8 +290,8 @@ class _AtHome(Mailbox):
     def __init__(self, agent: HostAgent, name: str) -> None:
         self._agent, self._name = agent, name
 
-    def publish(self, version: int, block: np.ndarray) -> None:
-        self._agent.mailbox(self._name).publish(version, block)
+    def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
+        self._agent.mailbox(self._name).publish(version, block, keep)
 
     def latest(self) -> int:
         return self._agent.mailbox(self._name).latest()

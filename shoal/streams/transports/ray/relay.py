@@ -12,7 +12,7 @@ touch sends again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from shoal.streams.primitives import Mailbox, Slot
 from shoal.streams.transports.ray.wire import Packer, pack_version, unpack, unpack_version
+from shoal.streams.transports.shm.mailbox import ShmMailbox
 from shoal.streams.transports.shm.ring import ShmRing
 
 
@@ -114,9 +115,8 @@ class BoxSender:
     """The publisher's side: every version is packed once, and sent to all other hosts that read it."""
 
     name: str
-    box: Mailbox
+    box: ShmMailbox
     nbytes: int
-    versions: int
     halved: int
     every: bool
     """All versions, in order; otherwise only the newest of those that came while the last was on its way."""
@@ -135,26 +135,29 @@ class BoxSender:
                 if version not in packed:
                     packed[version] = self._pack(version)
                 if packed[version] is not None:
-                    self.send(host, "version", self.name, version, packed[version])
+                    self.send(host, "version", self.name, version, packed[version], self.box.held())
                 self.sent[host] = version
                 worked = True
         return worked
 
-    def _due(self, host: str, sent: int, newest: int) -> range:
+    def _due(self, host: str, sent: int, newest: int) -> list[int]:
+        if newest <= sent:
+            return []
         if self.every:
-            return range(max(sent + 1, newest - self.versions + 1, 0), newest + 1)
-        fresh = newest > sent and not self.busy(host)
-        return range(newest, newest + 1) if fresh else range(0)
+            return [version for version in self.box.held() if version > sent]
+        return [] if self.busy(host) else [newest]
 
     def _pack(self, version: int) -> Any:
         block = np.empty(self.nbytes, np.uint8)
         return self.put(pack_version(block, self.halved)) if self.box.read(version, block) else None
 
 
-def receive_version(box: Mailbox, version: int, packed: np.ndarray, halved: int) -> None:
-    """A version has come; an old one is passed over."""
+def receive_version(
+    box: Mailbox, version: int, packed: np.ndarray, halved: int = 0, keep: Collection[int] = ()
+) -> None:
+    """A version has come; an old one is passed over. `keep`: those that the publisher's side holds."""
     if version > box.latest():
-        box.publish(version, unpack_version(packed, halved))
+        box.publish(version, unpack_version(packed, halved), keep)
 
 
 # ---------------------------------------------------------------- a ring in the place of another

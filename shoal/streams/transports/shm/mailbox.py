@@ -78,6 +78,11 @@ class ShmMailbox(Mailbox):
     def latest(self) -> int:
         return self._newest[0]
 
+    def held(self) -> list[int]:
+        """Versions that can be read, oldest first."""
+        newest = self.latest()
+        return sorted(version for version in self._held if 0 <= version <= newest)
+
     def read(self, version: int, into: np.ndarray) -> bool:
         # beyond the newest: a writer may have died before it said so, and that version be written once more
         if not 0 <= version <= self.latest():
