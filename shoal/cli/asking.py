@@ -14,7 +14,7 @@ def tell(folder: RunFolder, order: str) -> dict[str, Any]:
     try:
         return obey(folder, order)
     except NotRunningError:
-        if not (folder.path / "cluster.json").is_file():
+        if not (folder.path / "cluster.json").is_file() or ended(folder)["reason"] is not None:
             raise
         from shoal.launchers.ray.cluster import require_ray
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.base.errors import ShoalError
+from shoal.base.errors import InputError, ShoalError
 from shoal.cli.output import print_json
 from shoal.recipes import find
 
 
 def run(recipe: str, overrides: list[str], *, json: bool, on: str, address: str | None) -> None:
     """Expand the experiment and show it; for a cluster, also what fits where."""
+    if address and on != "ray":
+        raise InputError("--address is for --on ray")
     path = find(recipe)
     from shoal.api.experiment import load_experiment
     from shoal.launchers.program import expand, plan_of
@@ -30,7 +32,11 @@ def run(recipe: str, overrides: list[str], *, json: bool, on: str, address: str 
     else:
         _show(plan, [] if fit is None else fit.lines())
     if fit is not None and fit.homeless:
-        raise ShoalError(f"{len(fit.homeless)} of {len(fit.homeless) + len(fit.places)} worker processes find no place")
+        host, why = next(iter(fit.homeless.items()))
+        count = f"{len(fit.homeless)} of {len(fit.homeless) + len(fit.places)}"
+        raise ShoalError(
+            f"{count} worker processes find no place; {host}: {why}: ask for less in placement.cluster, or add a machine"
+        )
 
 
 def _show(plan: dict[str, Any], cluster: list[str]) -> None:

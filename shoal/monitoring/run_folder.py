@@ -58,6 +58,11 @@ class RunFolder:
         trials = [folder for name in _folders(parent) if (folder := cls(parent / name)).config.is_file()]
         if trials:
             return max(trials, key=cls._last_written)
+        for path in (Path(run), root / run):
+            if (path / ".lock").is_file():
+                raise InputError(
+                    f"{run} is starting, or ended before it began: ask again, or look into {cls(path).logs}"
+                )
         raise InputError(f"there is no run '{run}'; {_what_exists(root, run)}")
 
     def _last_written(self) -> tuple[float, str]:

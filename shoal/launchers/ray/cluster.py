@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ NAMESPACE = "shoal"
 HEAD = "node:__internal_head__"
 """The resource by which Ray marks the head node."""
 TOKEN = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+KNOCK = 10.0
+"""Seconds that a machine may take to answer at all."""
 OBJECTS = 256 * 1024**2
 """Bytes of the object store of a Ray of our own: one machine needs it for little."""
 
@@ -46,9 +49,10 @@ def connected(address: str | None, *, cpus: float = 0, working_dir: str | None =
             if address is None:
                 _start_own(max(cpus, os.cpu_count() or 1), options)
             else:
+                _knock(address)
                 ray.init(address, **options)
-        except (ConnectionError, ray.exceptions.RayError, RuntimeError) as error:
-            raise ShoalError(f"there is no Ray at {address}: {_cause(error)}") from error
+        except (OSError, ray.exceptions.RayError, RuntimeError) as error:
+            raise ShoalError(_no_ray(address, error)) from error
         try:
             yield
         finally:
@@ -78,11 +82,50 @@ def _token(*, own: bool) -> Iterator[None]:
             del os.environ["RAY_AUTH_TOKEN_PATH"]
 
 
-def _cause(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _knock(address: str) -> None:
+    """Ray tries an address for minutes: see first whether anybody is there."""
+    from ray._private.services import canonicalize_bootstrap_address
+
+    try:
+        host, _, port = (canonicalize_bootstrap_address(address) or "").rpartition(":")
+        number = int(port)
+    except ValueError:
+        raise InputError(f"--address = '{address}': write auto, or HOST:PORT as in 10.0.0.1:6379") from None
+    try:
+        socket.create_connection((host.strip("[]"), number), KNOCK).close()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ConnectionError(
+            f"{why} at {host}:{number}; `ray status` on its head node shows whether it runs"
+        ) from error
+
+
+def _no_ray(address: str | None, error: Exception) -> str:
+    """Somebody is there, as was seen: then it is mostly the token."""
+    import ray
+
+    cause = " ".join(str(error).split())
+    if address is None:
+        return f"Ray did not start: {cause}"
+    if isinstance(error, ray.exceptions.AuthenticationError) or "Failed to connect" in cause:
+        path = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
+        return f"the Ray at {address} did not let us in: {path} has to be its token (RAY_AUTH_TOKEN_PATH)"
+    return f"there is no Ray at {address}: {cause}"
 
 
 # ---------------------------------------------------------------- what is asked for
+
+
+def check_shape(program: Program) -> None:
+    """What machines cannot do for each other is an error before anything is started."""
+    if program.hogwild:
+        raise InputError(
+            "placement.agree = 'hogwild' shares memory, which machines cannot: use allreduce, or --on local"
+        )
+    if program.exact and program.experiment.placement.cluster.weights == "fp16":
+        raise InputError(
+            "placement.cluster.weights = 'fp16' is not exact: use fp32, or placement.exact = false with a lag"
+        )
 
 
 def bundle(host: Host, config: ClusterConfig) -> dict[str, float]:
@@ -238,6 +281,7 @@ def plan_fit(experiment: Experiment, address: str | None) -> tuple[Experiment, F
     if address is None:
         experiment = fill_placement(experiment, os.cpu_count() or 1)
         program = expand(experiment, exact=False)
+        check_shape(program)
         free: dict[str, float] = {}
         for _, asked in demand(program):
             free = {name: free.get(name, 0) + asked.get(name, 0) for name in {*free, *asked}}
@@ -247,4 +291,6 @@ def plan_fit(experiment: Experiment, address: str | None) -> tuple[Experiment, F
         import ray
 
         experiment = fill_placement(experiment, ray.cluster_resources().get("CPU", 1))
-        return experiment, fit(expand(experiment, exact=False), machines())
+        program = expand(experiment, exact=False)
+        check_shape(program)
+        return experiment, fit(program, machines())

@@ -125,7 +125,9 @@ class RayController:
         return None
 
     def _launcher(self, program: Program, start: Checkpoint | None, folder: RunFolder) -> RayLauncher:
-        return RayLauncher(program, start, folder, ray.get_runtime_context().current_actor, self._listen)
+        launcher = RayLauncher(program, start, folder, ray.get_runtime_context().current_actor, self._listen)
+        self._feed.add("begun", None)
+        return launcher
 
     def _listen(self, hear: Any, agent: Any) -> None:
         self._hear, self._agent = hear, agent
@@ -156,7 +158,7 @@ class RayController:
 
     @ray.method(concurrency_group="drivers")
     def news(self, after: int) -> tuple[int, list[tuple[str, Any]]]:
-        """What happened since; `row`, `note`, `end`, `failed`."""
+        """What happened since; `begun`, `row`, `note`, `end`, `failed`."""
         return self._feed.since(after, PAUSE)
 
     @ray.method(concurrency_group="drivers")

@@ -18,7 +18,7 @@ from shoal.base.faults import VARIABLE
 from shoal.base.files import write_atomic
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.program import expand
-from shoal.launchers.ray.cluster import NAMESPACE, connected, demand, fill_placement
+from shoal.launchers.ray.cluster import NAMESPACE, check_shape, connected, demand, fill_placement
 from shoal.launchers.ray.controller import RayController, RunOrder
 from shoal.launchers.train import Cluster, Outcome
 from shoal.monitoring.panel import NotRunningError
@@ -38,7 +38,7 @@ GONE = 90.0
 
 def train(experiment: Experiment, cluster: Cluster, *, trial: str | None, root: Path, quiet: bool) -> Outcome:
     """Start a run on a cluster, and stay with it until it ends."""
-    expand(experiment, exact=False)  # mistakes show before anything is started
+    check_shape(expand(experiment, exact=False))  # mistakes show before anything is started
     with _connected(experiment, cluster) as experiment:
         folder = RunFolder.create(root, experiment.name, trial)
         return _run(experiment, folder, cluster, resume=False, quiet=quiet)
@@ -76,6 +76,7 @@ def _run(experiment: Experiment, folder: RunFolder, cluster: Cluster, *, resume:
     controller = _start(order, folder, detached=cluster.address is not None)
     write_atomic(folder.path / "cluster.json", json.dumps({"address": _address(cluster), "actor": folder.name}))
     if cluster.detach:
+        _see_begin(controller)
         return Outcome(folder.path, "left to the cluster", 0, 0, 0.0, None, False)
     view = None if quiet else TerminalView(experiment.name, folder.path, experiment.stop)
     try:
@@ -83,6 +84,15 @@ def _run(experiment: Experiment, folder: RunFolder, cluster: Cluster, *, resume:
     finally:
         if view is not None:
             view.close()
+
+
+def _see_begin(controller: Any) -> None:
+    """Until its workers have their places; what goes wrong before that is an error here."""
+    items: list[tuple[str, Any]] = []
+    while not items:
+        _, items = ray.get(controller.news.remote(0))
+        for kind, what in items:
+            _show(kind, what, None)
 
 
 def _start(order: RunOrder, folder: RunFolder, *, detached: bool) -> Any:
@@ -137,7 +147,7 @@ def read_address(folder: RunFolder) -> str:
     path = folder.path / "cluster.json"
     address = json.loads(path.read_text())["address"] if path.is_file() else None
     if not address:
-        raise NotRunningError(f"{folder.name} is not running: its Ray was its own, and ended with it")
+        raise NotRunningError(f"{folder.name} has a Ray of its own, which ends with the command that started it")
     return str(address)
 
 
@@ -173,7 +183,7 @@ def _show(kind: str, what: Any, view: TerminalView | None) -> None:
     if kind == "failed":
         code, text = what
         raise (InputError if code == InputError.exit_code else ShoalError)(text)
-    if view is not None:
+    if view is not None and kind != "begun":
         view.write(what) if kind == "row" else view.note(what)
 
 

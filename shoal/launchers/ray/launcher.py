@@ -11,7 +11,6 @@ import ray
 from ray.util import remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from shoal.base.errors import InputError
 from shoal.base.faults import VARIABLE, parse_faults
 from shoal.checkpoints.store import Checkpoint, CheckpointStore
 from shoal.launchers.build import first_life
@@ -21,7 +20,7 @@ from shoal.launchers.local import check_fit
 from shoal.launchers.processes import ProcessLauncher
 from shoal.launchers.program import Program
 from shoal.launchers.ray.agent import AgentFacts, HostAgent
-from shoal.launchers.ray.cluster import actor_options, demand, labels, needed, reserve
+from shoal.launchers.ray.cluster import actor_options, check_shape, demand, labels, needed, reserve
 from shoal.launchers.ray.placing import RayLink, RaySupervisor
 from shoal.launchers.ray.streams import CONTROLLER, AgentLine, LostError, RayStreams
 from shoal.launchers.wiring import plan_wiring
@@ -47,10 +46,7 @@ class RayLauncher(ProcessLauncher):
         self, program: Program, start: Checkpoint | None, folder: RunFolder, me: Any, listen: Callable[[Any, Any], None]
     ) -> None:  # fmt: skip
         parse_faults(os.environ.get(VARIABLE, ""))
-        if program.hogwild:
-            raise InputError(
-                "placement.agree = 'hogwild' shares memory, which machines cannot: use allreduce, or --on local"
-            )
+        check_shape(program)
         if start is not None:
             check_fit(program, start)
         config, hosts = program.experiment.placement.cluster, hosts_of(program)
@@ -156,8 +152,4 @@ def _halved(program: Program) -> dict[str, int]:
     """Mailbox -> bytes of parameters that travel as float16."""
     if program.experiment.placement.cluster.weights == "fp32":
         return {}
-    if program.exact:
-        raise InputError(
-            "placement.cluster.weights = 'fp16' is not exact: use fp32, or placement.exact = false with a lag"
-        )
     return {f"version/{name}": plan.algorithm.flat.parameters.nbytes for name, plan in program.policies.items()}
