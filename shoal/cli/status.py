@@ -137,6 +137,9 @@ def _workers(workers: list[dict[str, Any]], *, framed: bool) -> Table:
 
     table = Table(box=None, padding=(0, 2, 0, 0), expand=framed, header_style="dim", pad_edge=False)
     table.add_column("worker", no_wrap=True, overflow="ellipsis")
+    machines = any("node" in worker for worker in workers)
+    if machines:
+        table.add_column("machine", no_wrap=True)
     for title in ("process", "restarts"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
@@ -149,7 +152,8 @@ def _workers(workers: list[dict[str, Any]], *, framed: bool) -> Table:
         known = worker.get("worked") is not None
         shares = [percent(busy(worker) if known else None), percent(worker.get("waited_input"))]
         table.add_row(
-            Text(str(worker.get("name", "-"))), str(worker.get("pid", "-")), str(worker.get("restarts", "-")),
+            Text(str(worker.get("name", "-"))), *([str(worker.get("node") or "-")] if machines else []),
+            str(worker.get("pid", "-")), str(worker.get("restarts", "-")),
             Text(state, _STATES.get(state, "red")), *([ShareBar(worker)] if framed else []), *shares,
             percent(worker.get("waited_slot")),
         )  # fmt: skip

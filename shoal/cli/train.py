@@ -52,7 +52,8 @@ def run(
     if cluster["detach"]:
         print(f"left to the cluster: {outcome.folder}    stay with it: {command()} attach {outcome.folder}")
         return
-    _say(outcome, recipe)
+    where = f" --on {on}" + (f" --address {cluster['address']}" if cluster["address"] else "") if on != "local" else ""
+    _say(outcome, recipe + where)
 
 
 def attach(run: str, address: str | None) -> None:
@@ -64,7 +65,7 @@ def attach(run: str, address: str | None) -> None:
     from shoal.launchers.train import Cluster
 
     outcome = driver.attach(run, Cluster(address))
-    _say(outcome, str(outcome.folder / "config.yaml"))
+    _say(outcome, f"{outcome.folder / 'config.yaml'} --on ray --address {address or 'auto'}")
 
 
 def _check_cluster(on: str, cluster: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -41,7 +42,12 @@ def train(experiment: Experiment, cluster: Cluster, *, trial: str | None, root: 
     check_shape(expand(experiment, exact=False))  # mistakes show before anything is started
     with _connected(experiment, cluster) as experiment:
         folder = RunFolder.create(root, experiment.name, trial)
-        return _run(experiment, folder, cluster, resume=False, quiet=quiet)
+        try:
+            return _run(experiment, folder, cluster, resume=False, quiet=quiet)
+        except ShoalError:
+            if not folder.config.exists():  # it never began: its name is free again
+                shutil.rmtree(folder.path, ignore_errors=True)
+            raise
 
 
 def go_on(folder: RunFolder, experiment: Experiment, cluster: Cluster, *, quiet: bool) -> Outcome:

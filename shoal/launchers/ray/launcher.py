@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import ray
 from ray.util import remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from shoal.base.errors import ShoalError
 from shoal.base.faults import VARIABLE, parse_faults
 from shoal.checkpoints.store import Checkpoint, CheckpointStore
 from shoal.launchers.build import first_life
@@ -135,9 +137,14 @@ class RayLauncher(ProcessLauncher):
         self._ray.stop(self._tell)
         for node, line in self._agents.items():
             if node != self._home_node:
-                ray.kill(line.handle, no_restart=True)
+                self._end(line)
         remove_placement_group(self._group)
         self._net.close()
+
+    def _end(self, line: AgentLine) -> None:
+        with contextlib.suppress(ShoalError):
+            line.call("close")  # its sockets and files go with it
+        ray.kill(line.handle, no_restart=True)
 
     def _tell(self, link: RayLink, word: str) -> None:
         line = self._agents.get(link.node)
