@@ -92,6 +92,22 @@ def test_slots_come_in_order_once_and_credits_go_back(twice: bool) -> None:
     assert account(here).settled["trained"] == 400, "the books came back with the credits"
 
 
+def test_a_slot_that_is_sent_again_after_it_was_freed_is_passed_over() -> None:
+    here, there, sender, receiver, wire = pair()
+    write(here, 0)
+    sender.step()
+    first = wire.sent[0]
+    wire.carry(receiver)
+    assert read(there) == 0
+    receiver.step()
+    wire.carry(sender)
+    write(here, 1), write(here, 2)  # in the place of 0, of which the first message may hold views
+    wire.sent.append(first)
+    sender.step()
+    wire.carry(receiver)
+    assert [read(there), read(there), read(there)] == [1, 2, None]
+
+
 def test_a_slot_that_overtakes_waits() -> None:
     here, there, sender, receiver, wire = pair()
     write(here, 0), write(here, 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 pytest.importorskip("lz4.block", reason="the extra `cluster` is not installed")
 
 from shoal.base.tree import tree_leaves, tree_map
-from shoal.streams.transports.ray.wire import AGAIN, Packer, pack_version, unpack, unpack_version
+from shoal.streams.transports.ray.wire import AGAIN, LARGE, Packer, pack_version, unpack, unpack_version
 
 
 def slot(observation: np.ndarray) -> dict[str, object]:
@@ -26,11 +26,15 @@ def slot(observation: np.ndarray) -> dict[str, object]:
     return {"fragment": fragment, "header": header}  # fmt: skip
 
 
-def assert_survives(arrays: dict[str, object], packed: np.ndarray) -> None:
+def assert_survives(arrays: dict[str, object], packed: list[np.ndarray]) -> None:
     into = tree_map(np.zeros_like, arrays)
     unpack(packed, into)
     for (path, was), (_, now) in zip(tree_leaves(arrays), tree_leaves(into), strict=True):
         assert was.tobytes() == now.tobytes(), path
+
+
+def size(packed: list[np.ndarray]) -> int:
+    return sum(part.nbytes for part in packed)
 
 
 @settings(deadline=None, max_examples=40)
@@ -51,17 +55,32 @@ def test_frames_that_are_stacked_are_sent_once() -> None:
     stacked = np.stack([frames[i : i + 32] for i in range(4)], 2)  # [32, 16, 4, 84, 84]
     arrays = {"observation": stacked}
     packed = Packer().pack(arrays)
-    assert packed.nbytes < 1.02 * frames.nbytes < stacked.nbytes / 3
+    assert size(packed) < 1.02 * frames.nbytes < stacked.nbytes / 3
     assert_survives(arrays, packed)
 
 
 def test_still_worlds_cost_little_and_noise_is_not_squeezed() -> None:
     still = {"observation": np.ones((64, 64, 8), np.float32)}
-    assert Packer().pack(still).nbytes < still["observation"].nbytes / 50
+    assert size(Packer().pack(still)) < still["observation"].nbytes / 50
     noise = {"observation": np.random.default_rng(0).random((64, 64, 8)).astype(np.float32)}
     packed = Packer().pack(noise)
-    assert packed.nbytes == noise["observation"].nbytes + 16
+    assert size(packed) == noise["observation"].nbytes + 16
     assert_survives(noise, packed)
+
+
+def test_large_arrays_travel_as_they_lie() -> None:
+    random = np.random.default_rng(0)
+    arrays = {
+        "observation": random.integers(0, 256, LARGE, np.uint8),
+        "reward": random.random(8),
+        "state": random.integers(0, 256, (2, LARGE), np.uint8),
+        "value": random.random(LARGE // 8 - 1),
+    }
+    packed = Packer().pack(arrays)
+    for part, name in zip(packed[1:], ("observation", "state"), strict=True):
+        assert np.shares_memory(part, arrays[name])
+    assert packed[0].nbytes == 4 * 16 + 64 + LARGE - 8
+    assert_survives(arrays, packed)
 
 
 def test_what_did_not_pay_is_tried_again_later() -> None:
@@ -69,7 +88,7 @@ def test_what_did_not_pay_is_tried_again_later() -> None:
     noise = {"observation": np.random.default_rng(0).integers(0, 256, 8192, np.uint8)}
     still = {"observation": np.zeros(8192, np.uint8)}
     packer.pack(noise)
-    sizes = [packer.pack(still).nbytes for _ in range(AGAIN + 1)]
+    sizes = [size(packer.pack(still)) for _ in range(AGAIN + 1)]
     assert min(sizes[:AGAIN]) > 8192 > sizes[AGAIN]
 
 

@@ -208,7 +208,7 @@ class HostAgent:
 
     # ------------------------------------------------------------ what other machines and the controller call
 
-    def deliver(self, sender: str, name: str, number: int, packed: np.ndarray) -> None:
+    def deliver(self, sender: str, name: str, number: int, packed: list[np.ndarray]) -> None:
         """A slot for a ring that is read here."""
         self._later(lambda: self._from(sender, self._receivers, name, lambda ring: ring.deliver(number, packed)))
 

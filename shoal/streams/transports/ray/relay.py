@@ -72,8 +72,8 @@ class RingSender:
             self._deliver(number, self.ring.look(number))
 
     def _deliver(self, number: int, slot: Slot) -> None:
-        packed = self._packer.pack(slot.arrays)
-        self.bytes += packed.nbytes
+        packed = self._packer.pack(slot.arrays)  # views are good until the slot is freed; then it has arrived
+        self.bytes += sum(part.nbytes for part in packed)
         self._send(self.peer, "deliver", self.name, number, packed)
 
 
@@ -83,9 +83,9 @@ class RingReceiver:
     def __init__(self, name: str, ring: ShmRing, peer: str, send: Send) -> None:
         self.name, self.ring, self.peer, self._send = name, ring, peer, send
         self._credited = ring.freed
-        self._early: dict[int, np.ndarray] = {}
+        self._early: dict[int, list[np.ndarray]] = {}
 
-    def deliver(self, number: int, packed: np.ndarray) -> None:
+    def deliver(self, number: int, packed: list[np.ndarray]) -> None:
         """A slot has come. What is there already is passed over, what overtook another waits for it."""
         if number >= self.ring.posted:
             self._early[number] = packed

@@ -1,4 +1,4 @@
-"""What travels between hosts as one array of bytes: the arrays of a slot, or a version of parameters.
+"""What travels between hosts as bytes: the arrays of a slot, or a version of parameters.
 
 Observations are most of a fragment. They repeat: stacked frames share planes, resting worlds stand still. So images are cut into
 planes of which each is sent once, and observations are compressed, as long as that pays.
@@ -19,6 +19,8 @@ WORTH = 0.9
 """Compressed it must be smaller than this share, or it is not worth the time."""
 AGAIN = 64
 """What did not pay is tried again after so many slots."""
+LARGE = 256 * 1024
+"""Bytes from which an array travels as it lies: to join it to the others costs a copy, in memory that is new each time."""
 _RAW, _LZ4, _PLANES = range(3)
 
 
@@ -29,14 +31,19 @@ class Packer:
         self._compress = compress
         self._skip: dict[str, int] = {}
 
-    def pack(self, arrays: Tree) -> np.ndarray:
-        """uint8 [n]: how each leaf is coded and its bytes, then the leaves one after the other."""
-        kinds, parts = [], []
+    def pack(self, arrays: Tree) -> list[np.ndarray]:
+        """uint8 [n] each: how each leaf is coded, its bytes, and all small leaves one after the other; then each large one.
+
+        Large ones may be views of `arrays`: good for as long as those are not written anew.
+        """
+        kinds: list[tuple[int, int]] = []
+        small: list[np.ndarray] = []
+        large: list[np.ndarray] = []
         for path, leaf in tree_leaves(arrays):
             kind, part = self._code(path, np.ascontiguousarray(leaf))
             kinds.append((kind, part.nbytes))
-            parts.append(part)
-        return np.concatenate([np.array(kinds, np.int64).view(np.uint8).ravel(), *parts])
+            (large if part.nbytes >= LARGE else small).append(part)
+        return [np.concatenate([np.array(kinds, np.int64).view(np.uint8).ravel(), *small]), *large]
 
     def _code(self, path: str, leaf: np.ndarray) -> tuple[int, np.ndarray]:
         raw = leaf.reshape(-1).view(np.uint8)
@@ -57,14 +64,17 @@ class Packer:
         return not left
 
 
-def unpack(packed: np.ndarray, into: Tree) -> None:
+def unpack(packed: list[np.ndarray], into: Tree) -> None:
     """Write the leaves into arrays of the same layout."""
     leaves = [leaf for _, leaf in tree_leaves(into)]
-    head = 16 * len(leaves)
-    start = head
-    for leaf, (kind, nbytes) in zip(leaves, packed[:head].view(np.int64).reshape(-1, 2).tolist(), strict=True):
-        part = packed[start : start + nbytes]
-        start += nbytes
+    small, large = packed[0], iter(packed[1:])
+    start = 16 * len(leaves)
+    for leaf, (kind, nbytes) in zip(leaves, small[:start].view(np.int64).reshape(-1, 2).tolist(), strict=True):
+        if nbytes >= LARGE:
+            part = next(large)
+        else:
+            part = small[start : start + nbytes]
+            start += nbytes
         if kind == _PLANES:
             _unpack_planes(part, leaf)
         else:
