@@ -92,6 +92,15 @@ def test_slots_come_in_order_once_and_credits_go_back(twice: bool) -> None:
     assert account(here).settled["trained"] == 400, "the books came back with the credits"
 
 
+def test_an_empty_ring_costs_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, _, sender, _, wire = pair()
+    monkeypatch.setattr(here.reader_bell, "wait_until", lambda *_: pytest.fail("nobody has posted"))
+    assert not sender.step()
+    write(here, 0)
+    assert sender.step()
+    assert len(wire.sent) == 1
+
+
 def test_a_slot_that_is_sent_again_after_it_was_freed_is_passed_over() -> None:
     here, there, sender, receiver, wire = pair()
     write(here, 0)
