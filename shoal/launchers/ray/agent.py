@@ -208,6 +208,11 @@ class HostAgent:
 
     # ------------------------------------------------------------ what other machines and the controller call
 
+    def many(self, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
+        """Several of the following, in order."""
+        for method, args in calls:
+            getattr(self, method)(*args)
+
     def deliver(self, sender: str, name: str, number: int, packed: list[np.ndarray]) -> None:
         """A slot for a ring that is read here."""
         self._later(lambda: self._from(sender, self._receivers, name, lambda ring: ring.deliver(number, packed)))

@@ -135,6 +135,12 @@ class RayController:
     # ------------------------------------------------------------ what others call
 
     @ray.method(concurrency_group="agents")
+    def many(self, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
+        """Several of the following, in order."""
+        for method, args in calls:
+            getattr(self, method)(*args)
+
+    @ray.method(concurrency_group="agents")
     def hear(self, sender: str, number: int, batch: list[Any]) -> None:
         """What hosts of another machine said. A batch that comes twice is passed over."""
         if number > self._heard.get(sender, 0):
