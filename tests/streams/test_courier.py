@@ -13,7 +13,7 @@ pytest.importorskip("ray", reason="the extra `cluster` is not installed")
 import ray
 
 from shoal.streams.transports.ray import courier
-from shoal.streams.transports.ray.courier import WHOLE, Courier
+from shoal.streams.transports.ray.courier import AHEAD, WHOLE, Courier
 
 
 class Actor:
@@ -64,10 +64,10 @@ def test_small_calls_of_one_step_go_as_one(line: tuple[Courier, Actor]) -> None:
         sender.send("b", "credit", number, b"books")
     assert sender.busy("b")
     assert actor.heard() == []
-    assert not sender.step()
+    assert sender.step()
     assert actor.heard() == [[0, 1, 2, 3, 4]]
     assert actor.calls[0][1][0][0] == ("credit", ("a", 0, b"books"))
-    sender.step()
+    assert not sender.step()
     assert len(actor.calls) == 1
 
 
@@ -87,9 +87,25 @@ def test_calls_that_ray_gave_up_are_made_again_with_all_after_them(
 ) -> None:
     sender, actor = line
     answers.append(ray.exceptions.ActorUnavailableError("the link is cut", None))
-    sender.send("b", "credit", 0, b"")
-    assert sender.step(), "it is on its way still"
-    sender.send("b", "credit", 1, b"")
-    assert actor.heard() == [[0]]
+    for number in range(2):
+        sender.send("b", "credit", number, b"")
+        sender.send("b", "deliver", number, np.zeros(WHOLE, np.uint8))
+    assert sender.step(), "the first is given up"
+    assert actor.heard() == [[0, 0], [1, 1]]
     assert not sender.step()
-    assert actor.heard() == [[0], [0], [1]]
+    assert actor.heard() == [[0, 0], [1, 1], [0, 0], [1, 1]]
+
+
+@pytest.mark.usefixtures("answers")
+def test_who_is_slow_to_answer_is_called_less_often(
+    line: tuple[Courier, Actor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender, actor = line
+    with monkeypatch.context() as silence:
+        silence.setattr(courier.ray, "wait", lambda refs, timeout: ([], refs))
+        for number in range(AHEAD + 5):
+            sender.send("b", "credit", number, b"")
+            sender.step()
+    assert actor.heard() == [[number] for number in range(AHEAD)]
+    sender.step()
+    assert actor.heard()[AHEAD:] == [list(range(AHEAD, AHEAD + 5))]

@@ -18,6 +18,8 @@ RETRY = 1.0
 """Seconds between two attempts."""
 WHOLE = 1_000_000
 """Bytes from which calls go at once. A call costs Ray a millisecond at either end, and a machine has a ring per actor."""
+AHEAD = 4
+"""Calls on their way beyond which small ones wait for company: so a host that is slow to answer is called less often."""
 
 
 @dataclass
@@ -66,7 +68,6 @@ class _Line:
         call.ref = getattr(self.handle, call.method).remote(*call.args)
 
     def step(self) -> None:
-        self.flush()
         if self.again_at is not None:
             if time.monotonic() < self.again_at:
                 return
@@ -75,6 +76,8 @@ class _Line:
                 self._make(call)
         while self.calls and self._arrived(self.calls[0]):
             self.calls.popleft()
+        if len(self.calls) < AHEAD:
+            self.flush()
 
     def _arrived(self, call: _Call) -> bool:
         if not ray.wait([call.ref], timeout=0)[0]:
