@@ -31,11 +31,12 @@ format: setup ## Let ruff format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## Overhead per step, rings of Envs, and PPO side by side with its peers
+bench: setup ## Overhead per step, rings of Envs, PPO side by side with its peers, and two hosts
 	$(BIN)/python benchmarks/local_overhead.py
 	$(BIN)/python benchmarks/env_ring.py
 	$(BIN)/python benchmarks/cartpole_ppo.py
 	$(BIN)/python benchmarks/mappo_spread.py
+	$(BIN)/python benchmarks/cluster.py
 
 docs: ## Build the documentation site into site/
 	@EXTRAS=dev,box2d,mpe,classic,butterfly,sisl,cluster,docs tools/setup.sh
