@@ -334,11 +334,16 @@ class ProcessLauncher:
         producers = [producer for rank in ranks for producer in program.producers_of(rank)]
         rounds, versions = {}, {}
         for policy in program.policies:
-            rounds[policy] = max(self._streams.ring(f"sample/{producer}/{policy}").taken for producer in producers)
-            out, began = self.mailboxes[policy].latest(), self._supervisor.links[0].life.version
+            taken = [self._streams.ring(f"sample/{producer}/{policy}").taken for producer in producers]
+            out, began = self._out(policy), self._supervisor.links[0].life.version
+            rounds[policy] = max(*taken, out - began) if program.exact else max(taken)
             versions[policy] = began + rounds[policy] if program.exact else out + (not program.hogwild)
         steps = max(self._controller.steps_of(ranks), self._trainer_link(ranks[0]).life.steps)
         return {"rounds": rounds, "versions": versions, "steps": steps}
+
+    def _out(self, policy: str) -> int:
+        """The newest version that anybody may act with."""
+        return self.mailboxes[policy].latest()
 
     def _trainer_link(self, rank: int) -> Link:
         return self._supervisor.links[rank]  # trainers come first

@@ -82,14 +82,14 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 120) -> Any:
 @pytest.fixture
 def run_of(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., tuple[Path, subprocess.Popen[str]]]]:
     """Start an endless run; it is stopped at the end of the test, whatever became of its driver."""
-    runs: list[Path] = []
+    runs: list[tuple[Path, subprocess.Popen[str]]] = []
 
     def start(trial: str, *words: str, **options: Any) -> tuple[Path, subprocess.Popen[str]]:
         argv = command(cluster, "--trial", trial, *ENDLESS, *words)
         with open(tmp_path / f"{trial}.log", "w") as out:
             driver = cluster.spawn(0, argv, cwd=tmp_path, stdout=out, stderr=out, **options)
         run = tmp_path / "runs" / "cartpole" / trial
-        runs.append(run)
+        runs.append((run, driver))
         until(
             lambda: driver.poll() is not None or len(lines(run / "metrics.jsonl")) > 1, f"{trial} begins to learn", 240
         )
@@ -97,8 +97,10 @@ def run_of(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., tuple[Pat
         return run, driver
 
     yield start
-    for run in runs:
+    for run, driver in runs:
         cluster.run(0, [*SHOAL, "stop", str(run)], cwd=tmp_path)
+        driver.kill()
+        driver.wait(30)
 
 
 def assert_balanced(run: Path) -> None:
@@ -126,6 +128,10 @@ def test_equal_bits_on_one_machine_and_on_three(cluster: Cluster, tmp_path: Path
     assert weights(far) == weights(near.folder)
     fragments = 4 * 64 * 4 * (4 + 8) * 4  # updates x unroll x copies of an actor x numbers x bytes
     assert sum(sent) > fragments, "fragments of two actors crossed the network"
+    assert (
+        next(line["bytes_of_fragments"] for line in lines(far / "events.jsonl") if line["kind"] == "traffic")
+        > fragments
+    )
     assert_balanced(far)
 
 

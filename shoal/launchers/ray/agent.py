@@ -157,7 +157,8 @@ class HostAgent:
         """Who relays it, and to where."""
         ring = self._rings[name]
         if spec.reader:
-            self._senders.pop(name, None)
+            if self._senders.pop(name, None) is not None:  # its reader has come here
+                ring.rewind()
         elif name not in self._senders:
             self._senders[name] = RingSender(name, ring, spec.peer, self._courier.send)
             if before is not None:  # its reader was here, and is not any more
@@ -262,6 +263,10 @@ class HostAgent:
     def ring_state(self, name: str, *, writer: bool) -> RingState:
         """What a new end of a ring goes on from; `writer`: which of the two is new."""
         return for_a_writer(self._rings[name]) if writer else for_a_reader(self._rings[name])
+
+    def newest(self, name: str) -> int:
+        """The newest version of a mailbox that came here."""
+        return self._boxes[name].latest() if name in self._boxes else -1
 
     def forget(self, names: list[str]) -> None:
         """These rings begin anew: both their ends died."""

@@ -87,6 +87,7 @@ class RayController:
         os.environ[VARIABLE] = order.faults
         self._again = ray.get_runtime_context().was_current_actor_reconstructed
         self._feed = Feed()
+        self._ended = False
         self._hear: Any = None
         self._agent: Any = None
         self._heard: dict[str, int] = {}
@@ -102,6 +103,7 @@ class RayController:
         except BaseException as error:
             LOG.exception("the run failed")
             self._feed.add("failed", (1, f"{type(error).__name__}: {error}: see {self._folder.logs}"))
+        self._ended = True
         threading.Thread(target=self._leave, daemon=True).start()
 
     def _leave(self) -> None:
@@ -173,9 +175,9 @@ class RayController:
         return ask(self._folder, order)
 
     @ray.method(concurrency_group="drivers")
-    def place(self) -> tuple[str, str]:
-        """The run folder, and the machine that it is on."""
-        return str(self._folder.path), ray.util.get_node_ip_address()
+    def ended(self) -> bool:
+        """The run is over: only its last words are kept for a while."""
+        return self._ended
 
 
 def _as_dict(outcome: Outcome) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -80,7 +81,7 @@ def _run(experiment: Experiment, folder: RunFolder, cluster: Cluster, *, resume:
     faults = os.environ.get(VARIABLE, "")
     order = RunOrder(experiment.model_dump(), str(folder.path.resolve()), resume, sys.argv, faults)
     controller = _start(order, folder, detached=cluster.address is not None)
-    write_atomic(folder.path / "cluster.json", json.dumps({"address": _address(cluster), "actor": folder.name}))
+    write_atomic(folder.path / "cluster.json", json.dumps({"address": _address(cluster), "actor": actor_name(folder)}))
     if cluster.detach:
         _see_begin(controller)
         return Outcome(folder.path, "left to the cluster", 0, 0, 0.0, None, False)
@@ -106,13 +107,29 @@ def _start(order: RunOrder, folder: RunFolder, *, detached: bool) -> Any:
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     remote: Any = ray.remote  # its types know no concurrency groups
     actor = remote(concurrency_groups={"agents": 1, "drivers": 8})(RayController).options(
-        name=folder.name, lifetime="detached" if detached else None, max_restarts=RESTARTS, max_task_retries=0,
+        name=actor_name(folder), lifetime="detached" if detached else None, max_restarts=RESTARTS, max_task_retries=0,
         num_cpus=0, scheduling_strategy=here,
     )  # fmt: skip
+    _bury(folder)
     try:
         return actor.remote(order)
     except ValueError as error:
         raise InputError(f"{folder.name} is being trained on this cluster: `shoal attach {folder.name}`") from error
+
+
+def _bury(folder: RunFolder) -> None:
+    """A run that ended a moment ago may still be there to say so; who starts it again has no use for that."""
+    try:
+        last = ray.get_actor(actor_name(folder), namespace=NAMESPACE)
+        if ray.get(last.ended.remote(), timeout=PATIENCE):
+            ray.kill(last, no_restart=True)
+    except (ValueError, ray.exceptions.RayError):
+        return
+
+
+def actor_name(folder: RunFolder) -> str:
+    """By what a run's controller is found on its cluster: runs of other folders may have its name."""
+    return f"{folder.name}@{hashlib.sha256(str(folder.path.resolve()).encode()).hexdigest()[:8]}"
 
 
 def attach(run: str, cluster: Cluster) -> Outcome:
@@ -141,7 +158,7 @@ def tell(folder: RunFolder, order: str) -> dict[str, Any]:
 def find(folder: RunFolder) -> Any:
     """The controller of a run that lives."""
     try:
-        return ray.get_actor(folder.name, namespace=NAMESPACE)
+        return ray.get_actor(actor_name(folder), namespace=NAMESPACE)
     except ValueError:
         raise NotRunningError(
             f"{folder.name} is not running on its cluster: its results are in {folder.path}"

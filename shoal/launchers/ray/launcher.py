@@ -125,13 +125,12 @@ class RayLauncher(ProcessLauncher):
 
     # ------------------------------------------------------------ what a run asks for
 
-    @property
-    def traffic(self) -> int:
-        """Bytes of fragments that travelled between machines."""
-        return self._net.traffic()
+    def _out(self, policy: str) -> int:
+        return self._net.newest(f"version/{policy}")
 
     def close(self) -> None:
         """Stop the hosts, kill those that do not, give back what Ray reserved."""
+        self._folder.event("traffic", bytes_of_fragments=self._net.traffic())
         for tally in self._net.tallies.values():
             tally.abandon()
         self._ray.stop(self._tell)

@@ -269,6 +269,11 @@ class RayStreams:
                 self._posted[name], self._known[name] = posted, books
         return sum(self._known.values(), self._lost)
 
+    def newest(self, name: str) -> int:
+        """The newest version of a mailbox that came to any machine."""
+        found = [self._ask(key, lambda line: line.call("newest", name)) for key in list(self._lines)]
+        return max(version for version in found if version is not None)
+
     def everywhere(self, method: str) -> None:
         """Call every agent that lives."""
         for key in list(self._lines):

@@ -155,6 +155,11 @@ class ShmRing(Ring):
         self._words[_POSTED] = self._words[_TAKEN] = posted
         self._words[_FREED] = freed
 
+    def rewind(self) -> None:
+        """The reader only passed slots on, and somebody else reads them now: what is not freed can be taken once more."""
+        self._words[_TAKEN] = self._words[_FREED]
+        self.reader_bell.ring()
+
     def reclaim(self) -> int:
         count = super().reclaim()
         self.writer_bell.ring()  # the dead reader may have freed its last slot and died before it rang
