@@ -15,6 +15,8 @@ import pytest
 from nodes import Cluster, write_token
 from test_ray_runs import QUICK, SHOAL, SPREAD, assert_balanced, lines, run_of, trained, until
 
+from shoal.checkpoints.store import CheckpointStore
+
 __all__ = ["run_of"]
 pytestmark = [pytest.mark.usefixtures("_has_ray"), pytest.mark.timeout(900), pytest.mark.slow]
 
@@ -76,7 +78,7 @@ def test_the_trainers_machine_is_killed(run_of: Callable[..., Any], cluster: Clu
     run, _ = run_of("headless", *ROOM, "placement.cluster.head=false")
     dead = machines(run)["trainer"]
     assert dead != cluster.addresses[0], "workers keep off the head node"
-    until(lambda: (run / "checkpoints").exists() and list((run / "checkpoints").iterdir()), "a checkpoint")
+    until(lambda: CheckpointStore(run / "checkpoints").versions(), "a checkpoint")
     cluster.kill_node(node_of(cluster, dead))
     until(lambda: machines(run)["trainer"] != dead, "the trainer has another place")
     goes_on(run)
@@ -117,11 +119,10 @@ def test_actors_join_with_a_machine_and_leave_with_it(run_of: Callable[..., Any]
 
 def test_the_controller_is_killed(run_of: Callable[..., Any], cluster: Cluster) -> None:
     run, driver = run_of("orphan", *ROOM)
-    until(lambda: (run / "checkpoints").exists() and list((run / "checkpoints").iterdir()), "a checkpoint")
-    inside = int((run / ".lock").read_text())
-    for pid in cluster.hosts[0].processes():
-        if re.search(rf"^NSpid:.*\b{inside}$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE):
-            os.kill(pid, signal.SIGKILL)
+    until(lambda: CheckpointStore(run / "checkpoints").versions(), "a checkpoint")
+    everybody = [pid for host in cluster.hosts for pid in host.processes()]
+    (controller,) = [pid for pid in everybody if b"ray::RayController" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(controller, signal.SIGKILL)
     until(lambda: [e for e in lines(run / "events.jsonl") if e["kind"] == "start" and e["resumed"]], "it resumes")
     goes_on(run)
     assert driver.poll() is None, "the driver stays with it"

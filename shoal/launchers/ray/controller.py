@@ -4,6 +4,7 @@ on from the last checkpoint."""
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from dataclasses import asdict
@@ -113,8 +114,6 @@ class RayController:
     def _train(self) -> Outcome:
         torch.set_num_threads(1)
         program = expand(Experiment.parse(self._order.settings), exact=False)
-        if self._again:
-            self._feed.note("the controller was started again, and goes on from the last checkpoint")
         return run_in(
             self._folder, program, self._start(program), self._launcher,
             on="ray", view=self._feed, argv=self._order.argv, why=None,
@@ -122,8 +121,14 @@ class RayController:
 
     def _start(self, program: Program) -> Checkpoint | None:
         store = CheckpointStore(self._folder.checkpoints, keep=program.experiment.checkpoint.keep)
-        if self._order.resume or (self._again and store.versions()):
+        if not self._again:
+            return store.latest() if self._order.resume else None
+        if store.versions():
+            self._feed.note("the controller died and was started again: it goes on from the last checkpoint")
             return store.latest()
+        self._feed.note("the controller died before the first checkpoint: the run begins anew")
+        self._folder.metrics.unlink(missing_ok=True)
+        shutil.rmtree(self._folder.tensorboard, ignore_errors=True)
         return None
 
     def _launcher(self, program: Program, start: Checkpoint | None, folder: RunFolder) -> RayLauncher:
