@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from shoal.streams.transports.shm.ring import ShmRing
 from shoal.testing import transport
 
 import ray  # isort: skip - after ours, which says how
+
+NUMBERS = count()
 
 
 def until(same: Callable[[], bool]) -> None:
@@ -81,10 +84,11 @@ class FarMailbox(Mailbox):
     """Published at one agent, read at the other."""
 
     def __init__(self, agents: tuple[Any, Any], nbytes: int, versions: int) -> None:
-        specs = [NodeSpec(boxes={"box": BoxSpec(nbytes, versions, 0, True, (), to)}) for to in (("there",), ())]
+        name = f"box-{next(NUMBERS)}"
+        specs = [NodeSpec(boxes={name: BoxSpec(nbytes, versions, 0, True, (), to)}) for to in (("there",), ())]
         ray.get([agent.configure.remote(spec) for agent, spec in zip(agents, specs, strict=True)])
         ends = ray.get([agent.handles.remote("anybody") for agent in agents])
-        self._near, self._far = (ShmMailbox.attach(handles.boxes["box"]) for handles in ends)
+        self._near, self._far = (ShmMailbox.attach(handles.boxes[name]) for handles in ends)
 
     def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
         self._near.publish(version, block, keep)

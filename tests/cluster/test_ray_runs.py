@@ -172,7 +172,7 @@ def test_the_driver_may_leave_and_another_come(run_of: Callable[..., Any], clust
     assert cluster.run(2, [*SHOAL, "stop", str(run)], cwd=tmp_path).returncode == 0
     assert other.wait(60) == 0
     assert "stopped by order after" in (tmp_path / "attach.log").read_text()
-    assert lines(run / "events.jsonl")[-1]["kind"] == "stop"
+    assert "stop" in [line["kind"] for line in lines(run / "events.jsonl")]
     assert list((run / "checkpoints").iterdir())
 
 
@@ -180,7 +180,7 @@ def test_ctrl_c_stops_with_a_checkpoint(run_of: Callable[..., Any], cluster: Clu
     run, driver = run_of("stopped", *SPREAD, "placement.actors=2")
     send_signal(driver, signal.SIGINT)
     assert driver.wait(60) == 130
-    assert lines(run / "events.jsonl")[-1]["kind"] == "stop"
+    assert "stop" in [line["kind"] for line in lines(run / "events.jsonl")]
     assert list((run / "checkpoints").iterdir())
 
 

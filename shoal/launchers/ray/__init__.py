@@ -9,10 +9,4 @@ agent.py        one per machine: its shared memory, its relays, the reports of i
 host.py         a Ray actor that runs the workers of one host
 """
 
-import os
-
-# Ray reads these when it is imported or started: who talks to it must know its token, it tells nobody that it is used, and on a
-# machine of its own training is the work, not what is done beside it.
-os.environ.setdefault("RAY_AUTH_MODE", "token")
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_worker_niceness", "0")
+import shoal.streams.transports.ray  # noqa: F401 - before Ray itself: it says how Ray is to be used
