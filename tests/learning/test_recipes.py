@@ -41,6 +41,10 @@ SHAPES = {
 """How a run is laid out: launcher, overrides. In the last one replicas of the trainer share the work."""
 
 
+REFUSED = ("multi-cartpole", "in step")
+"""Replicas in step are for one policy."""
+
+
 class Result(NamedTuple):
     seed: int
     steps: int
@@ -72,7 +76,8 @@ def reached(result: Result, bar: float, allowed: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("recipe", "shape"), [(r, s) for r in BARS for s in SHAPES if s == "inline" or r not in ELSEWHERE]
+    ("recipe", "shape"),
+    [(r, s) for r in BARS for s in SHAPES if (s == "inline" or r not in ELSEWHERE) and (r, s) != REFUSED],
 )
 def test_five_seeds(recipe: str, shape: str) -> None:
     bar, allowed, needed = BARS[recipe]
