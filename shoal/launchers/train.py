@@ -237,6 +237,8 @@ class _Run(Surroundings):
             return self._status()
         if order == "stop":
             controller.stop("stopped by order")
+        elif order in ("SIGINT", "SIGTERM"):  # caught by a driver elsewhere
+            controller.stop(f"interrupted by {order}")
         elif order in ("pause", "unpause"):
             controller.paused = order == "pause"
         else:

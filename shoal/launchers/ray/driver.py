@@ -185,7 +185,7 @@ def follow(controller: Any, folder: RunFolder, view: TerminalView | None) -> Out
         while True:
             if interrupts.caught and not asked:
                 asked = True
-                controller.obey.remote("stop")
+                controller.obey.remote(interrupts.caught)
             try:
                 seen, items = ray.get(controller.news.remote(seen), timeout=30)
                 reached = time.monotonic()

@@ -27,6 +27,7 @@ from shoal.launchers.ray.placing import RayLink, RaySupervisor
 from shoal.launchers.ray.streams import CONTROLLER, AgentLine, LostError, RayStreams
 from shoal.launchers.wiring import plan_wiring
 from shoal.monitoring.run_folder import RunFolder
+from shoal.workers.controller import Controller
 
 
 class RayAgent(HostAgent):
@@ -128,9 +129,14 @@ class RayLauncher(ProcessLauncher):
     def _out(self, policy: str) -> int:
         return self._net.newest(f"version/{policy}")
 
+    def run(self, controller: Controller) -> str | None:
+        """As every launcher; what travelled between machines is noted at the end."""
+        caught = super().run(controller)
+        self._folder.event("traffic", bytes_of_fragments=self._net.traffic())
+        return caught
+
     def close(self) -> None:
         """Stop the hosts, kill those that do not, give back what Ray reserved."""
-        self._folder.event("traffic", bytes_of_fragments=self._net.traffic())
         for tally in self._net.tallies.values():
             tally.abandon()
         self._ray.stop(self._tell)
