@@ -39,5 +39,5 @@ bench: setup ## Overhead per step, rings of Envs, PPO side by side with its peer
 	$(BIN)/python benchmarks/cluster.py
 
 docs: ## Build the documentation site into site/
-	@EXTRAS=dev,box2d,mpe,classic,butterfly,sisl,cluster,docs tools/setup.sh
+	@EXTRAS=dev,box2d,atari,mpe,classic,butterfly,sisl,cluster,docs tools/setup.sh
 	$(BIN)/mkdocs build --strict

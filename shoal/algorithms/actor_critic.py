@@ -34,10 +34,9 @@ class Evaluation:
 class ActorCritic(Policy):
     """Observation -> features -> action distribution, and -> value. `first` and `state` as in Model.
 
-    `sight` says what observations are made up of; left out, they are those of the group.
+    `sight` says what observations are made up of; left out, they are those of the group. With `tell_values` decisions come
+    with their values, where one network gives both and it costs nothing to say so.
     """
-
-    extras = {"log_prob": ()}
 
     def __init__(
         self,
@@ -49,6 +48,7 @@ class ActorCritic(Policy):
         squash: bool,
         log_std: float = 0.0,
         sight: Sight | None = None,
+        tell_values: bool = False,
     ) -> None:
         super().__init__()
         sight = sight or Sight(group.observation_space)
@@ -60,7 +60,7 @@ class ActorCritic(Policy):
         self.head = build_head(group.action_space, self.actor.features, squash=squash, log_std=log_std)
         self.recurrent = self.actor.initial_state(1) is not None
         # Recurrent actor and critic share their memory: a critic of its own would have to be run while acting.
-        self.shared = self.recurrent if shared is None else shared
+        self.shared = self.recurrent or self.actor.costly if shared is None else shared
         self.critic = None if self.shared else build_model(model, space)
         width = self.actor.features
         if self.inputs is not None and self.inputs.critic is not None:
@@ -71,6 +71,8 @@ class ActorCritic(Policy):
         nn.init.orthogonal_(self.value.weight, 1.0)
         nn.init.zeros_(self.value.bias)
         self.noise_size = self.head.noise_size
+        self.tells_values = tell_values and self.critic is None and not self.recurrent
+        self.extras = {"log_prob": (), "value": ()} if self.tells_values else {"log_prob": ()}
 
     def initial_state(self, batch: int) -> Tree | None:
         return self.actor.initial_state(batch)
@@ -82,7 +84,10 @@ class ActorCritic(Policy):
         if not explore:
             return Decision(self.head.mode(parameters, request.action_mask), {}, state)
         action, log_prob = self.head.sample(parameters, request.noise, request.action_mask)
-        return Decision(action, {"log_prob": log_prob}, state)
+        extras = {"log_prob": log_prob}
+        if self.tells_values:
+            extras["value"] = self.value(features[0]).squeeze(-1)
+        return Decision(action, extras, state)
 
     def normalised(self, observation: Tree) -> Tree:
         """What the networks see, of what was noted."""

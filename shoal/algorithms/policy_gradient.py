@@ -48,7 +48,7 @@ class PolicyGradientConfig(Config):
     normalise_rewards: bool = False
     """Divide rewards by the spread of their discounted sum, saved with the policy."""
     shared: bool | None = None
-    """Actor and critic share one model; left out: only where the model is recurrent."""
+    """Actor and critic share one model; left out: where the model is recurrent or sees pictures."""
     critic: Literal["own", "central"] = "own"
     """What the value function sees: the agent's own observation, or the whole world as well. Acting never needs the second."""
     agent_ids: bool = False
@@ -66,7 +66,7 @@ class PolicyGradient(Algorithm):
 
     def __init__(
         self, config: PolicyGradientConfig, model: Named, task: Task, needs: Needs,
-        value_scale: ValueScale | None = None,
+        value_scale: ValueScale | None = None, *, tell_values: bool = False,
     ) -> None:  # fmt: skip
         central = config.critic == "central"
         self.settings, self.needs, self.task = config, replace(needs, world=central), task
@@ -74,7 +74,7 @@ class PolicyGradient(Algorithm):
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
         self.policy = ActorCritic(
             task.group, model, shared=config.shared, normalise=config.normalise_observations,
-            squash=config.squash, log_std=config.log_std, sight=sight_of(config, task),
+            squash=config.squash, log_std=config.log_std, sight=sight_of(config, task), tell_values=tell_values,
         )  # fmt: skip
         self.reward_scale = (
             RewardScale(config.gamma, task.all_lanes or task.lanes) if config.normalise_rewards else None

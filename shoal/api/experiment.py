@@ -34,6 +34,8 @@ class EnvConfig(Config):
     """Gymnasium wrappers around every copy, innermost first: `module:Class`."""
     pictures: PicturesConfig | None = None
     """Shrink, grey and stack the pictures of a PettingZoo game."""
+    clip_reward: float | None = Field(None, gt=0)
+    """Bound on the size of each reward that is learnt from; scores stay the world's own. Left out: none."""
     game_return: Literal["sum", "mean"] | None = None
     """How the game states the return of an episode, over its agents; left out: as the world says, a sum where it says nothing."""
     timeout: Duration = 60.0

@@ -25,6 +25,8 @@ class Model(nn.Module):
     Config: type[Config]
     features: int
     """Width of what `forward` gives."""
+    costly: bool = False
+    """Actor and critic share one such model unless the settings say otherwise."""
 
     def __init__(self, observation_space: Space[Any], config: Any) -> None:
         super().__init__()

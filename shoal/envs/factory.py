@@ -28,6 +28,8 @@ Form = Literal["loop", "native"]
 Single = Any
 """A gymnasium.Env, or a game of PettingZoo."""
 _VERSIONED = re.compile(r"-v\d+$")
+ATARI = "ALE/"
+"""Ids that ale-py registers."""
 
 
 def build_env(config: EnvConfig, num_envs: int, *, first_slot: int, render: bool) -> Env:
@@ -87,6 +89,8 @@ def _is_registered(env_id: str) -> bool:
 
 def _spec(config: EnvConfig) -> EnvSpec:
     module, _, name = config.id.rpartition(":")
+    if name.startswith(ATARI) and not module:
+        module = "ale_py"
     if module:
         with _explained(config, "env.id"):  # importing the module registers its worlds
             import_target(f"{module}:__name__", key="env.id")
@@ -185,6 +189,10 @@ def _make_vector(config: EnvConfig, num_envs: int, render: bool) -> Any:
     spec = _spec(config)
     draws = render and _draws(_creator(config, spec.vector_entry_point))
     kwargs = {"render_mode": "rgb_array", **config.kwargs} if draws else config.kwargs
+    if config.id.startswith(ATARI):
+        from shoal.envs.atari import DEFAULTS
+
+        kwargs = {**DEFAULTS, **kwargs}
     with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
         return gymnasium.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
 
@@ -199,6 +207,10 @@ def _call_batched(config: EnvConfig, num_envs: int, first_slot: int) -> Any:
 
 
 def _adapt(product: Any, config: EnvConfig, first_slot: int) -> Env:
+    if isinstance(product, gymnasium.vector.VectorEnv) and config.id.startswith(ATARI):
+        from shoal.envs.atari import AtariVector
+
+        return AtariVector(product, config.id, first_slot=first_slot)
     if isinstance(product, gymnasium.vector.VectorEnv):
         from shoal.envs.gymnasium_vector import GymnasiumVector
 
@@ -232,6 +244,8 @@ def _remedy(error: ImportError | gymnasium.error.DependencyNotInstalled) -> str:
     text = " ".join(str(error).split())
     if "box2d" in text.lower():
         return 'pip install "shoal[box2d]"'
+    if "ale_py" in text:
+        return 'pip install "shoal[atari]"'
     return f"pip install {error.name}" if isinstance(error, ImportError) and error.name else text
 
 

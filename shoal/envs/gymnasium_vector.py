@@ -49,23 +49,18 @@ class GymnasiumVector(Env):
         self._idle[:] = False
         self._returns[:] = 0.0
         self._lengths[:] = 0
-        observation, info = self._call(self._env.reset, seed=derive_seed(seed, "episode", self._first_slot, 0))
+        observation, info = self._call(self._env.reset, seed=self._seeds(seed))
         self._masked = "action_mask" in info
         nothing = np.zeros(self.num_envs, bool)
         return Step({AGENT: self._turn(observation, np.zeros(self.num_envs), nothing, nothing, info)})
 
     def send(self, actions: dict[str, Array]) -> None:
         """Keeps the actions; the world steps in `recv`."""
-        chosen = actions[AGENT][:, 0]
-        if self._idle.any():
-            # Nobody decided for an idle copy: what stands there may lie outside the space, which some worlds refuse.
-            chosen = chosen.copy()
-            chosen[self._idle] = 0
-        self._actions = self._decode(chosen)
+        self._actions = self._chosen(actions)
 
     def recv(self, timeout: float) -> Step:
         """Step all copies. `timeout` cannot be kept: the world runs in this very thread."""
-        observation, reward, terminated, truncated, info = self._call(self._env.step, self._actions)
+        observation, reward, terminated, truncated, info = self._answer()
         live = ~self._idle
         reward = np.where(self._idle, 0.0, np.asarray(reward, np.float64))
         terminated, truncated = np.asarray(terminated, bool) & live, np.asarray(truncated, bool) & live
@@ -96,6 +91,21 @@ class GymnasiumVector(Env):
         self._env.close()
 
     # ------------------------------------------------------------ parts of a step
+
+    def _seeds(self, seed: int) -> Any:
+        """What `reset` is told: the first copy's seed; the world gives the others theirs."""
+        return derive_seed(seed, "episode", self._first_slot, 0)
+
+    def _chosen(self, actions: dict[str, Array]) -> Array:
+        chosen = actions[AGENT][:, 0]
+        if self._idle.any():
+            # Nobody decided for an idle copy: what stands there may lie outside the space, which some worlds refuse.
+            chosen = chosen.copy()
+            chosen[self._idle] = 0
+        return self._decode(chosen)
+
+    def _answer(self) -> Any:
+        return self._call(self._env.step, self._actions)
 
     def _turn(
         self, observation: Tree, reward: Array, terminated: Array, truncated: Array, info: dict[str, Any]

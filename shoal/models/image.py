@@ -67,6 +67,8 @@ class NatureConfig(Config):
     """The convolutions of Mnih et al. (2015), Human-level control through deep reinforcement learning."""
 
     name: Literal["nature"] = "nature"
+    channels: list[Width] = Field([32, 64, 64], min_length=3, max_length=3)
+    """Channels of the three convolutions; half as many are nearly three times as fast on a CPU."""
     hidden: list[Width] = Field([512])
     """Width of each dense layer after the convolutions."""
 
@@ -75,6 +77,7 @@ class NatureModel(Model):
     """Pictures of at least 36 x 36 pixels -> `[R, B, hidden[-1]]`."""
 
     Config = NatureConfig
+    costly = True
 
     def __init__(self, observation_space: Space[Any], config: NatureConfig) -> None:
         super().__init__(observation_space, config)
@@ -87,7 +90,7 @@ class NatureModel(Model):
             )
         layers: list[nn.Module] = []
         channels = self.pixels.channels
-        for out, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+        for out, kernel, stride in zip(config.channels, (8, 4, 3), (4, 2, 1), strict=True):
             layers += [orthogonal(nn.Conv2d(channels, out, kernel, stride)), nn.ReLU(inplace=True)]
             channels, height, width = out, (height - kernel) // stride + 1, (width - kernel) // stride + 1
         self.convolutions = nn.Sequential(*layers)
@@ -125,6 +128,7 @@ class ImpalaModel(Model):
     """Pictures of any size -> `[R, B, hidden[-1]]`."""
 
     Config = ImpalaConfig
+    costly = True
 
     def __init__(self, observation_space: Space[Any], config: ImpalaConfig) -> None:
         super().__init__(observation_space, config)

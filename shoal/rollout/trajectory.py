@@ -53,8 +53,10 @@ class View:
 class TrajectoryBuilder:
     """Builds fragments of `len(lanes)` lanes. Process-free: the stream decides where the rows lie."""
 
-    def __init__(self, needs: Needs, lanes: np.ndarray, stream: SampleWriter) -> None:
-        self._needs, self._lanes, self._stream = needs, lanes, stream
+    def __init__(
+        self, needs: Needs, lanes: np.ndarray, stream: SampleWriter, *, clip_reward: float | None = None
+    ) -> None:
+        self._needs, self._lanes, self._stream, self._bound = needs, lanes, stream, clip_reward
         self._rows = needs.burn_in + needs.unroll + needs.bootstrap
         self._carry = needs.burn_in + needs.bootstrap - 1
         self._slot: Posted | None = None
@@ -166,6 +168,8 @@ class TrajectoryBuilder:
     def observe(self, view: View, steps: int) -> bool:
         """Close the decisions whose outcome is known: their agent acts again, or its episode ended. True: a fragment was posted."""
         self._steps += steps
+        if self._bound is not None:
+            view = replace(view, reward=view.reward.clip(-self._bound, self._bound))
         ended = view.terminated | view.truncated
         closing = self._pending & (view.acting | ended)
         count = np.count_nonzero(closing)

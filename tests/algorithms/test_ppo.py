@@ -15,6 +15,7 @@ from shoal.algorithms.ppo import PPO, PPOConfig
 from shoal.api.algorithm import NonFiniteError, Task
 from shoal.api.env import AgentGroup
 from shoal.api.experiment import Experiment
+from shoal.api.policy import Request
 from shoal.base.config import Named, Schedule
 from shoal.base.errors import InputError
 from shoal.launchers.train import train
@@ -365,3 +366,27 @@ def test_truncation_bootstraps_in_training(tmp_path: Any, autoreset: str) -> Non
     with torch.no_grad():
         value = ppo.policy.values(seen, None, torch.ones(1, 1, dtype=torch.bool))  # type: ignore[attr-defined, operator]
     assert float(value) == pytest.approx(1 / (1 - 0.8), rel=0.1)
+
+
+@pytest.mark.parametrize("how", ["shared", "separate", "recurrent", "scaled"])
+def test_one_network_tells_values_with_its_decisions_and_judges_alike(how: str) -> None:
+    settings = {"shared": how in ("shared", "scaled"), "normalise_values": how == "scaled"}
+    ppo = build(model=GRU) if how == "recurrent" else build(**settings)
+    batch = fragment(ppo)
+    assert ("value" in ppo.policy.extras) == (how == "shared")
+    if how != "shared":
+        return
+    expected = ppo.judge(batch, SoloLearner())
+    values = ppo.policy.values(batch.observation, None, batch.first).detach()
+    batch.extras["value"] = torch.where(batch.valid, values, torch.nan)
+    given = ppo.judge(batch, SoloLearner())
+    for name in ("value", "advantage", "target"):
+        torch.testing.assert_close(getattr(given, name), getattr(expected, name))
+
+
+def test_told_values_are_those_of_the_deciding_network() -> None:
+    ppo = build(shared=True)
+    seen, noise = torch.randn(5, 3), torch.rand(5, ppo.policy.noise_size)
+    request = Request(seen, torch.ones(5, dtype=torch.bool), noise)
+    told = ppo.policy.act(request, explore=True).extras["value"]
+    torch.testing.assert_close(told, ppo.policy.values(seen[None], None, request.first[None])[0])

@@ -149,10 +149,10 @@ def check_notes(posted: Posted) -> None:
         assert fragment.state[lane, 0] == fragment.action[0, lane]
 
 
-def run(needs: Needs, world: World, steps: int) -> tuple[list[list[Transition]], int]:
+def run(needs: Needs, world: World, steps: int, clip_reward: float | None = None) -> tuple[list[list[Transition]], int]:
     ring = MemoryRing(fragment_layout(GROUP, needs, CountingPolicy(), world.lanes, None), 1)  # type: ignore[arg-type]
     reader = SampleReader([ring])
-    builder = TrajectoryBuilder(needs, np.arange(world.lanes), SampleWriter(ring, 0))
+    builder = TrajectoryBuilder(needs, np.arange(world.lanes), SampleWriter(ring, 0), clip_reward=clip_reward)
     got: list[list[Transition]] = [[] for _ in range(world.lanes)]
     counted = 0
     for _ in range(steps):
@@ -189,6 +189,20 @@ def test_every_transition_once_and_as_it_happened(
     for mine, truth in zip(got, world.history, strict=True):
         assert mine == truth[: len(mine)]
         assert len(mine) >= len(truth) - (unroll + bootstrap)
+
+
+def test_rewards_are_clipped_one_by_one() -> None:
+    """Every reward of the world is 1 to 99: those of a decision that waits for its turn add up after they were clipped."""
+    world = World(3, "same", False, np.random.default_rng(5))
+    got, _ = run(Needs(4), world, 60, clip_reward=30)
+    for mine, truth in zip(got, world.history, strict=True):
+        assert [each.reward for each in mine] == [min(each.reward, 30) for each in truth[: len(mine)]]
+        assert any(each.reward > 30 for each in truth)
+    taking_turns = World(2, "same", True, np.random.default_rng(5))
+    got, _ = run(Needs(4), taking_turns, 60, clip_reward=0.5)
+    sums = {each.reward for lane in got for each in lane}
+    assert all(total % 0.5 == 0 for total in sums)
+    assert max(sums) > 0.5
 
 
 @pytest.mark.parametrize("autoreset", ["same", "next"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from shoal.algorithms.clipped import ClippedPasses
 from shoal.algorithms.minibatches import Experience
@@ -15,6 +16,7 @@ from shoal.api.algorithm import Learner, Needs, Task
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Metric
 from shoal.base.config import Named
+from shoal.base.tree import Tree, tree_map
 
 
 class PPO(PolicyGradient):
@@ -24,7 +26,8 @@ class PPO(PolicyGradient):
 
     def __init__(self, config: PPOConfig, model: Named, task: Task) -> None:
         scale = ValueScale() if config.normalise_values else None
-        super().__init__(config, model, task, Needs(unroll=config.unroll, max_lag=0), scale)
+        # Values on a scale of their own are restored by statistics that move on: those are taken in the trainer.
+        super().__init__(config, model, task, Needs(unroll=config.unroll, max_lag=0), scale, tell_values=scale is None)
         self.config = config
         self.passes = ClippedPasses(self, config)
 
@@ -33,9 +36,9 @@ class PPO(PolicyGradient):
 
     @torch.no_grad()
     def judge(self, batch: Fragment, learner: Learner) -> Experience:
-        """Values of all rows by the newest parameters, then advantages and targets."""
+        """Values of all rows, then advantages and targets."""
         observation = self.policy.normalised(batch.observation)
-        value = self.policy.values(observation, batch.state, batch.first)
+        value = self._values(batch, observation)
         if self.value_scale is not None:
             value = self.value_scale.restored(value)
         ends = (batch.terminated, batch.truncated, batch.valid)
@@ -50,3 +53,13 @@ class PPO(PolicyGradient):
             observation, batch.action, batch.extras["log_prob"], advantage, target, value,
             batch.first, batch.action_mask, batch.state, batch.valid,
         )  # fmt: skip
+
+    def _values(self, batch: Fragment, observation: Tree) -> Tensor:
+        """`[R, B]`: as they were told with the decisions, where they were; the rest by the newest parameters."""
+        told = batch.extras.get("value")
+        if told is None:
+            return self.policy.values(observation, batch.state, batch.first)
+        value, unknown = told.flatten(), torch.nonzero(~batch.valid.flatten()).squeeze(1)
+        seen = tree_map(lambda t: t.flatten(0, 1).index_select(0, unknown).unsqueeze(0), observation)
+        first = batch.first.flatten()[unknown].unsqueeze(0)
+        return value.index_copy(0, unknown, self.policy.values(seen, None, first)[0]).view_as(told)

@@ -1,0 +1,47 @@
+"""Atari games, by ale-py's own batch of emulators: they step and shrink their pictures in threads, outside Python.
+
+What DQN's authors made customary is done in the world: greyscale, 84 x 84, the larger of the last two of four frames, four
+such pictures side by side, up to 30 idle frames before an episode. Rewards stay the game's own: `env.clip_reward` bounds what
+is learnt from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ale_py
+import numpy as np
+
+from shoal.api.env import Array
+from shoal.base.seeding import derive_seed
+from shoal.envs.gymnasium_vector import GymnasiumVector
+
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner per process
+
+DEFAULTS: dict[str, Any] = {"reward_clipping": False, "autoreset_mode": "SameStep", "num_threads": 1}
+"""Beside ale-py's own: scores as the game counts them, no idle step between episodes, one thread beside the actor's."""
+
+
+class AtariVector(GymnasiumVector):
+    """An `AtariVectorEnv`. Copies are seeded one by one, so that an episode does not depend on who else is in the batch."""
+
+    _newest: Array | None = None
+
+    def send(self, actions: dict[str, Array]) -> None:
+        """The emulators begin at once; until `recv` the caller's time is its own."""
+        self._call(self._env.send, np.ascontiguousarray(self._chosen(actions)))  # type: ignore[attr-defined]
+
+    def render(self, row: int) -> Array | None:
+        """The newest picture that the copy saw, in grey."""
+        if self._newest is None:
+            return None
+        return np.repeat(self._newest[row, -1][..., None], 3, axis=-1)
+
+    def _answer(self) -> Any:
+        answer = self._call(self._env.recv)  # type: ignore[attr-defined]
+        self._newest = answer[0]
+        return answer
+
+    def _seeds(self, seed: int) -> Array:
+        slots = range(self._first_slot, self._first_slot + self.num_envs)
+        return np.array([derive_seed(seed, "episode", slot, 0) for slot in slots])
