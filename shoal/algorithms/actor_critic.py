@@ -12,13 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from shoal.algorithms.inputs import ACTOR, CRITIC, Inputs, central_section
+from shoal.algorithms.kernels.acting import TanhActor
 from shoal.api.env import AgentGroup
-from shoal.api.policy import Decision, Policy, Request
+from shoal.api.policy import Decision, Policy, Quick, Request
 from shoal.api.sight import OWN, Sight
 from shoal.base.config import Named
 from shoal.base.tree import Tree, tree_map
 from shoal.models import build_model
 from shoal.models.heads import build_head
+from shoal.models.heads.discrete import Categorical
+from shoal.models.mlp import MLPModel
 from shoal.models.normaliser import ObservationNormaliser
 
 
@@ -72,10 +75,23 @@ class ActorCritic(Policy):
         nn.init.zeros_(self.value.bias)
         self.noise_size = self.head.noise_size
         self.tells_values = tell_values and self.critic is None and not self.recurrent
+        own = self.normaliser is None and not self.agents and not self.tells_values
+        self._by_hand = own and TanhActor.suits(self.actor, self.head)
+        self._quick: TanhActor | None = None
         self.extras = {"log_prob": (), "value": ()} if self.tells_values else {"log_prob": ()}
 
     def initial_state(self, batch: int) -> Tree | None:
         return self.actor.initial_state(batch)
+
+    def quick(self) -> Quick | None:
+        """A small tanh network with one choice of n decides by hand."""
+        if not self._by_hand:
+            return None
+        if self._quick is None or not self._quick.current:
+            assert isinstance(self.actor, MLPModel)
+            assert isinstance(self.head, Categorical)
+            self._quick = TanhActor(self.actor, self.head)
+        return self._quick
 
     def act(self, request: Request, *, explore: bool) -> Decision:
         observation = self._asked(tree_map(lambda t: t.unsqueeze(0), request.observation))

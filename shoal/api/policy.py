@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 from torch import Tensor, nn
 
 from shoal.base.tree import Tree
@@ -62,6 +63,15 @@ class Decision:
     state: Tree | None = None
 
 
+class Quick(Protocol):
+    """Decides as `Policy.act` does, on arrays `[B, ...]`, by the parameters as they are. For policies without memory."""
+
+    def __call__(
+        self, observation: Any, noise: np.ndarray, mask: np.ndarray | None, *, explore: bool
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Actions, and what is noted for the trainer."""
+
+
 class Policy(nn.Module, ABC):
     """What acts. A version of it is its parameters and buffers; normaliser statistics are buffers."""
 
@@ -75,6 +85,10 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def initial_state(self, batch: int) -> Tree | None:
         """Recurrent state at the start of an episode, or None."""
+
+    def quick(self) -> Quick | None:
+        """`act` on arrays, for networks so small that calls cost more than arithmetic; None: there is no quicker way."""
+        return None
 
     @abstractmethod
     def act(self, request: Request, *, explore: bool) -> Decision:

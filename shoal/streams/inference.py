@@ -72,11 +72,23 @@ class InlineInference(InferenceClient):
         return answer
 
 
-@torch.inference_mode()
 def decide(policy: Policy, ask: Ask, *, explore: bool, version: int) -> Answer:
     """One padded forward."""
     rows = len(ask.first)
     padded = _padded(rows)
+    quick = policy.quick()
+    if quick is None:
+        return _decide_by_torch(policy, ask, padded, explore=explore, version=version)
+    columns = (ask.observation, ask.noise, ask.action_mask)
+    if padded is not None:
+        columns = tree_map(lambda array: array.take(padded, 0), columns)
+    action, extras = quick(*columns, explore=explore)
+    return Answer(action[:rows], {name: value[:rows] for name, value in extras.items()}, None, version)
+
+
+@torch.inference_mode()
+def _decide_by_torch(policy: Policy, ask: Ask, padded: np.ndarray | None, *, explore: bool, version: int) -> Answer:
+    rows = len(ask.first)
 
     def tensor(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array if padded is None else array.take(padded, 0))
