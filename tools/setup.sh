@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 EXTRAS=${EXTRAS:-dev,box2d,atari,mpe,classic,butterfly,sisl,cluster}
-stamp=.venv/.shoal-$(cat pyproject.toml constraints.txt <(echo "$EXTRAS") | sha256sum | cut -c1-16)
+stamp=.venv/.shoal-$(cat pyproject.toml constraints.txt tools/setup.sh <(echo "$EXTRAS") | sha256sum | cut -c1-16)
 [ -e "$stamp" ] && exit 0
 
 python=${PYTHON:-python3}
@@ -38,5 +38,11 @@ if [ -n "${fallback:-}" ]; then
   echo "uv could not, trying pip"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$target"
 fi
+# uv leaves no bytecode, and where PYTHONDONTWRITEBYTECODE is set, as in many containers, runs leave none either: each would
+# compile a thousand modules anew, which takes longer than to train the default recipe. One update imports what a run needs.
+shoal=$PWD/.venv/bin/shoal first=$(mktemp -d)
+trap 'rm -rf "$first"' EXIT
+.venv/bin/python -m compileall -q shoal
+(unset PYTHONDONTWRITEBYTECODE && cd "$first" && "$shoal" train cartpole stop.updates=1 >/dev/null)
 rm -f .venv/.shoal-*
 touch "$stamp"
