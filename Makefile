@@ -32,6 +32,7 @@ format: setup ## Let ruff format the code
 	@$(BIN)/ruff format .
 
 bench: setup ## Overhead per step, rings of Envs, PPO side by side with its peers, and two hosts
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/local_overhead.py
 	$(BIN)/python benchmarks/env_ring.py
 	$(BIN)/python benchmarks/cartpole_ppo.py
