@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from shoal.base.importing import importing
 from shoal.cli.output import print_json
 
 
 def run(run: str, overrides: list[str], *, episodes: int, seed: int, checkpoint: str, json: bool) -> None:
     """Play, then print the scores."""
-    from shoal.launchers.evaluate import evaluate
+    with importing():
+        from shoal.launchers.evaluate import evaluate
 
     scores, version = evaluate(run, overrides=overrides, episodes=episodes, seed=seed, checkpoint=checkpoint)
     if json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.base.errors import InputError, ShoalError
+from shoal.base.importing import importing
 from shoal.cli.output import print_json
 from shoal.recipes import find
 
@@ -14,9 +15,10 @@ def run(recipe: str, overrides: list[str], *, json: bool, on: str, address: str 
     if address and on != "ray":
         raise InputError("--address is for --on ray")
     path = find(recipe)
-    from shoal.api.experiment import load_experiment
-    from shoal.launchers.program import expand, plan_of
-    from shoal.launchers.train import check_launcher
+    with importing():
+        from shoal.api.experiment import load_experiment
+        from shoal.launchers.program import expand, plan_of
+        from shoal.launchers.train import check_launcher
 
     check_launcher(on)
     experiment, fit = load_experiment(path, overrides), None

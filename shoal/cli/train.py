@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.base.duration import format_duration
 from shoal.base.errors import EXIT_INTERRUPTED, InputError
 from shoal.base.files import check_name
+from shoal.base.importing import importing
 from shoal.cli.output import command
 from shoal.recipes import find
 
@@ -35,14 +36,15 @@ def run(
         raise InputError("--resume needs --trial: which run should go on?")
     if seed is not None:
         overrides = [*overrides, f"seed={seed}"]
-    from shoal.api.experiment import load_experiment
+    with importing():
+        from shoal.api.experiment import load_experiment
 
-    experiment = load_experiment(path, overrides)
-    if on == "local" and _needs_processes(experiment.placement):
-        from shoal.launchers.forkserver import warm
+        experiment = load_experiment(path, overrides)
+        if on == "local" and _needs_processes(experiment.placement):
+            from shoal.launchers.forkserver import warm
 
-        warm()
-    from shoal.launchers import train
+            warm()
+        from shoal.launchers import train
 
     if resume:
         assert trial is not None

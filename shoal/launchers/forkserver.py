@@ -7,13 +7,11 @@ import signal
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 
-_PRELOADED = ["shoal.launchers.host", "shoal.envs.gymnasium_vector", "shoal.envs.gymnasium_loop", "safetensors.torch"]
-
 
 def context() -> ForkServerContext:
     """Where processes come from."""
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(_PRELOADED)
+    found.set_forkserver_preload(["shoal.launchers.preload"])
     return found
 
 

@@ -1,0 +1,12 @@
+"""What hosts need, imported: a fork server that has this forks into hosts that share its pages."""
+
+from __future__ import annotations
+
+from shoal.base.importing import importing
+
+with importing():
+    import safetensors.torch  # noqa: F401
+
+    import shoal.envs.gymnasium_loop
+    import shoal.envs.gymnasium_vector
+    import shoal.launchers.host  # noqa: F401
