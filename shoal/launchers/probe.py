@@ -72,9 +72,10 @@ def choose_placement(experiment: Experiment) -> tuple[Experiment, str | None]:
 
 def _shapes(program: Program, cores: int) -> list[Shape]:
     """Simple ones first. A run too short to pay for processes is not measured further."""
-    sample, train = _measure(program)
+    short = STARTING / (1 - WORTH)
+    sample, train = _measure(program, short / _rounds(program))
     shapes = [Shape("one process", {"trainers": 1}, sample + train, processes=False)]
-    if shapes[0].total(_rounds(program)) < STARTING / (1 - WORTH):
+    if shapes[0].total(_rounds(program)) < short:
         return shapes
     if program.max_lag:
         actors = _divisor(program, cores - 1)
@@ -120,8 +121,11 @@ class _Alone(Builder):
         return SoloLearner()
 
 
-def _measure(program: Program) -> tuple[float, float]:
-    """Seconds of the second round (the first warms up) of the first actors and their trainers: to sample, to learn from it."""
+def _measure(program: Program, enough: float = 0.0) -> tuple[float, float]:
+    """Seconds of a round of the first actors and their trainers: to sample, to learn from it.
+
+    The second round counts, since the first warms up; where already the first takes less than `enough`, there is no second.
+    """
     hosts = hosts_of(program)
     builder = _Alone(program, MemoryStreams(plan_wiring(program, hosts)), Life())
     with ExitStack() as stack:
@@ -129,9 +133,8 @@ def _measure(program: Program) -> tuple[float, float]:
         workers = {job: stack.enter_context(closing(builder.build(job))) for job in reversed(jobs)}
         actors = [workers[job] for job in jobs if job.kind == "actor"]
         trainers = [workers[job] for job in jobs if job.kind == "trainer"]
-        began = time.perf_counter()
         sample, train = _round(actors, trainers)
-        if time.perf_counter() - began < LONG:
+        if enough <= sample + train < LONG:
             sample, train = _round(actors, trainers)
     return sample, train
 

@@ -9,6 +9,7 @@ import pytest
 
 import shoal
 from shoal.api.experiment import Experiment, load_experiment
+from shoal.api.worker import Worker
 from shoal.launchers import probe
 from shoal.launchers.probe import choose_placement
 from shoal.launchers.program import Program
@@ -36,7 +37,7 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def measured(monkeypatch: pytest.MonkeyPatch, whole: tuple[float, float], share: tuple[float, float]) -> None:
     """Let a round take so many seconds to sample and to learn from, in one process and in a replica's share."""
 
-    def measure(program: Program) -> tuple[float, float]:
+    def measure(program: Program, enough: float = 0.0) -> tuple[float, float]:
         return whole if program.trainers == 1 else share
 
     monkeypatch.setattr(probe, "_measure", measure)
@@ -52,6 +53,21 @@ def test_a_short_run_stays_in_one_process(monkeypatch: pytest.MonkeyPatch) -> No
     measured(monkeypatch, (0.05, 0.05), (0.02, 0.02))
     assert shape(experiment(stop={"steps": 1000})) == (None, 1, None)
     assert shape(experiment(stop={"updates": 3})) == (None, 1, None)
+
+
+@pytest.mark.usefixtures("cores")
+def test_one_round_shows_that_a_run_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[int] = []
+
+    def round_(actors: list[Worker], trainers: list[Worker]) -> tuple[float, float]:
+        played.append(len(actors))
+        return 0.05, 0.05
+
+    monkeypatch.setattr(probe, "_round", round_)
+    assert shape(experiment(stop={"updates": 100})) == (None, 1, None)
+    assert played == [1]
+    assert shape(experiment(stop={"updates": 200})) == (None, 1, None)
+    assert played == [1, 1, 1, 1, 1], "two in one process and two in a share: replicas are no faster here"
 
 
 @pytest.mark.usefixtures("cores")
