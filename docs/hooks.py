@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from shoal.base.config import Named, Schedule
+from shoal.base.config import Named, Schedule, describe
 from shoal.base.duration import format_duration, parse_duration
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +50,10 @@ def settings_table(target: str, at: str = "") -> str:
     """One row per field: key, what may stand there, default, meaning."""
     module, _, name = target.partition(":")
     config: type[BaseModel] = getattr(importlib.import_module(module), name)
-    rows = [_row(key, info, at) for key, info in config.model_fields.items() if not _is_fixed(info)]
+    meanings = describe(config)
+    rows = [
+        _row(key, info, meanings.get(key, ""), at) for key, info in config.model_fields.items() if not _is_fixed(info)
+    ]
     return "\n".join(["| key | values | default | meaning |", "|---|---|---|---|", *rows])
 
 
@@ -59,8 +62,8 @@ def _is_fixed(info: FieldInfo) -> bool:
     return typing.get_origin(info.annotation) is typing.Literal and len(typing.get_args(info.annotation)) == 1
 
 
-def _row(key: str, info: FieldInfo, at: str) -> str:
-    meaning = " ".join((info.description or "").split())
+def _row(key: str, info: FieldInfo, meaning: str, at: str) -> str:
+    meaning = " ".join(meaning.split())
     if not meaning:
         raise ValueError(f"the field '{key}' has no docstring")
     name = f"{at}.{info.alias or key}" if at else info.alias or key

@@ -1,12 +1,17 @@
 """Typed settings: YAML layers and dotted overrides in, frozen objects or one-line errors out.
 
 `load_layers` reads and merges; `Config.parse` checks. A `Config` field is documented by the string under it, once: that text
-is its help and its docs entry.
+is its help and its docs entry, see `describe`.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
+import textwrap
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -33,7 +38,7 @@ class Config(BaseModel):
     """A frozen group of settings that knows every key it has."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, validate_default=True,
+        frozen=True, extra="forbid", strict=True, validate_default=True,
         validate_by_name=True, validate_by_alias=True, serialize_by_alias=True, allow_inf_nan=False,
     )  # fmt: skip
 
@@ -149,6 +154,24 @@ def _forget_other_class(base: Any, key: str, on_top: Any) -> None:
 
 
 # ---------------------------------------------------------------- explaining
+
+
+def describe(model: type[BaseModel]) -> dict[str, str]:
+    """Field -> the string under it. Read when somebody asks: pydantic would parse the source of every config at every start."""
+    said: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        if issubclass(owner, Config):
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+            assert isinstance(definition, ast.ClassDef)
+            said |= dict(_strings_under_fields(definition))
+    return {name: said[name] for name in model.model_fields if name in said}
+
+
+def _strings_under_fields(definition: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, below in itertools.pairwise(definition.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, inspect.cleandoc(text)
 
 
 def explain(model: type[BaseModel], error: ValidationError, at: str = "") -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shoal.api.experiment import Experiment, load_experiment
-from shoal.base.config import Config, Count, Named, Schedule, load_layers, value_at
+from shoal.base.config import Config, Count, Named, Schedule, describe, load_layers, value_at
 from shoal.base.errors import InputError
 
 
@@ -112,9 +112,23 @@ def test_every_field_is_documented_where_it_is_defined() -> None:
         MODELS.load(name)
 
     for cls in every_config(Config):
-        for name, info in cls.model_fields.items():
-            if cls.__module__.startswith("shoal.") and name != "name":
-                assert info.description, f"{cls.__name__}.{name}"
+        if cls.__module__.startswith("shoal."):
+            assert set(cls.model_fields) - {"name"} == set(describe(cls)) - {"name"}, cls.__name__
+
+
+def test_a_description_is_the_string_under_the_field() -> None:
+    class Wide(Schedule):
+        """A class of its own."""
+
+        width: int = 3
+        """How wide,
+        in metres."""
+        bare: int = 4
+        end: float = 1.0
+        """Said anew."""
+
+    told = {"start": "Value at step 0.", "end": "Said anew.", "steps": describe(Schedule)["steps"]}
+    assert describe(Wide) == {**told, "width": "How wide,\nin metres."}
 
 
 def test_schedule() -> None:

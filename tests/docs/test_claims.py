@@ -20,7 +20,7 @@ from shoal.algorithms import ALGORITHMS
 from shoal.api.algorithm import Needs
 from shoal.api.experiment import EnvConfig, Experiment
 from shoal.api.policy import Policy
-from shoal.base.config import Config, Named
+from shoal.base.config import Config, Named, describe
 from shoal.envs import make_env
 from shoal.models import MODELS
 from shoal.rollout.seat import as_lanes
@@ -71,7 +71,7 @@ def test_a_field_without_a_docstring_is_found() -> None:
         size: int = 3
 
     with pytest.raises(ValueError, match="'size' has no docstring"):
-        hooks()._row("size", Bare.model_fields["size"], "")
+        hooks()._row("size", Bare.model_fields["size"], describe(Bare).get("size", ""), "")
 
 
 # ---------------------------------------------------------------- commands
