@@ -189,7 +189,9 @@ class StopConfig(Config):
     seconds: Duration = 259_200.0
     """Wall time, evaluation included."""
     return_: float | None = Field(None, alias="return")
-    """Mean return of the last 20 finished training episodes, confirmed by 100 greedy episodes on seeds of their own."""
+    """Mean return of the last 20 finished training episodes, confirmed by greedy ones on seeds of their own."""
+    episodes: Count = Field(100, ge=1)
+    """So many greedy episodes confirm it."""
 
 
 class LogConfig(Config):

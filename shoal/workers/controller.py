@@ -19,7 +19,6 @@ from shoal.monitoring.sinks import Sink
 from shoal.rollout.evaluate import Scores
 from shoal.streams.sample import Account
 
-CONFIRM_EPISODES = 100
 RECENT_EPISODES = 20
 
 

@@ -119,10 +119,11 @@ def test_stop_rules(tmp_path: Path, stop: dict[str, Any], reason: str) -> None:
 
 
 def test_stop_return_is_confirmed_greedily(tmp_path: Path) -> None:
-    outcome = train(experiment(stop={"updates": 50, "return": 15.0}), root=tmp_path, quiet=True)
+    outcome = train(experiment(stop={"updates": 50, "return": 15.0, "episodes": 7}), root=tmp_path, quiet=True)
     assert outcome.reason.startswith("stop.return = 15 reached: greedy mean")
+    assert "over 7 episodes" in outcome.reason, "as many as were asked for"
     assert outcome.scores is not None
-    assert len(outcome.scores.returns) == 100
+    assert len(outcome.scores.returns) == 7
     assert outcome.scores.mean >= 15
     assert rows(outcome.folder)[-1]["eval/mean_reward"] == outcome.scores.mean
 

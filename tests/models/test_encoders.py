@@ -15,7 +15,7 @@ from torch.nn import functional
 from shoal.base.config import Named
 from shoal.base.errors import InputError
 from shoal.models import build_model
-from shoal.models.image import Pixels
+from shoal.models.image import Pixels, channels_last
 from shoal.models.layers import ACTIVATIONS, Dense
 from shoal.models.vector import Vector
 
@@ -41,6 +41,16 @@ def test_vectors(space: str, observation: Any, features: list[float]) -> None:
 
 def test_a_box_without_axes_is_one_number() -> None:
     assert Vector(Box(-1, 1, ()))(torch.tensor([0.5, 1.0])).tolist() == [[0.5], [1.0]]
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4, 5])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_channels_come_to_lie_side_by_side(channels: int, dtype: torch.dtype) -> None:
+    planes = torch.randint(0, 256, (7, channels, 9, 11)).to(dtype)
+    for pictures in (planes, planes[::2], planes.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)):
+        woven = channels_last(pictures)
+        assert torch.equal(woven, pictures)
+        assert woven.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("space", [PICTURES["hwc"], PICTURES["chw"]], ids=["hwc", "chw"])
