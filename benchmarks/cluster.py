@@ -26,9 +26,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "cluster"))
-from harness import HERE, median, peer_python, slope
+from figures import median, slope
+from harness import HERE, peer_python
 from hosts import reason_to_skip
-from mappo_spread import PEERS
 from nodes import Cluster
 
 from shoal.api.env import Episode
@@ -83,7 +83,7 @@ def main() -> None:
 def rllib() -> str:
     """The interpreter of the peer; empty, and why is said, if it does not install."""
     try:
-        return peer_python("rllib", PEERS["rllib"][0])
+        return peer_python("rllib")
     except subprocess.CalledProcessError as error:
         print(f"rllib left out: {(error.stderr or str(error)).strip().splitlines()[-1]}", flush=True)
         return ""

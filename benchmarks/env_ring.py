@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import shoal
 
 sys.path.insert(0, str(Path(__file__).parent))
-from harness import median, slope
+from figures import median, slope
 
 HERE = Path(__file__).parent
 

@@ -21,8 +21,8 @@ import torch
 import shoal
 
 sys.path.insert(0, str(Path(__file__).parent))
+from figures import median, slope
 from free_world import AGENT, CoinPolicy, FreeWorld
-from harness import median, slope
 
 from shoal.api.policy import Request
 

@@ -18,15 +18,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-from harness import median, peer_python, run_child, slope
+from figures import median, ratio, slope
+from harness import ChildError, peer_python, run_child
 
 SETTINGS = {"num_envs": 64, "unroll": 25, "minibatch": 480, "epochs": 4, "lr": 1e-3}
-WORLD = ["torch==2.13.0", "mpe2==1.1.1", "pettingzoo==1.27.0", "numpy==2.4.6"]
-PEERS = {
-    "rllib": (["ray[rllib]==2.60.0", *WORLD], "rllib_spread.py"),
-    "benchmarl": (["benchmarl==1.5.2", "torchrl==0.11.1", *WORLD], "benchmarl_spread.py"),
-}
+SCRIPTS = {"rllib": "rllib_spread.py", "benchmarl": "benchmarl_spread.py"}
 LIMIT, OURS, NATIVE = "mpe2 at random (the limit)", "shoal, mpe2", "shoal, native world"
 SHARE_BAR, RATIO_BAR = 0.7, 100
 
@@ -37,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=12.0, help="of each window")
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--peers", nargs="*", choices=SCRIPTS, default=list(SCRIPTS))
     parser.add_argument("--json", type=Path, help="write all measurements here")
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
@@ -57,9 +53,9 @@ def sides_of(cores: int, peers: list[str]) -> dict[str, Side]:
         OURS: (sys.executable, "shoal_spread.py", {"native": False}),
     }
     for name in peers:
-        packages, script = PEERS[name]
+        script = SCRIPTS[name]
         try:
-            python = peer_python(name, packages)
+            python = peer_python(name)
         except subprocess.CalledProcessError as error:
             print(f"{name} does not install: {(error.stderr or str(error)).strip().splitlines()[-1]}", flush=True)
             continue
@@ -80,7 +76,7 @@ def measure(sides: dict[str, Side], settings: dict[str, Any], repeats: int) -> d
             python, script, extra = sides[name]
             try:
                 run = run_child(python, script, {**settings, **extra, "seed": repeat + 1})
-            except SystemExit as error:
+            except ChildError as error:
                 if name in (LIMIT, OURS, NATIVE):
                     raise
                 print(f"  {name} left out: {error}", flush=True)
@@ -97,18 +93,13 @@ def report(results: dict[str, list[dict[str, Any]]]) -> None:
     rates = {name: [run["rate"] for run in runs] for name, runs in results.items()}
     print(f"\n{'':28} {'agent-steps/s':>34} {'of the limit':>14}")
     for name, own in rates.items():
-        print(f"{name:28} {median(own, 0):>34} {ratio(rates, name, LIMIT):>14.1%}")
-    print(f"\nshoal on mpe2 / the limit: {ratio(rates, OURS, LIMIT):.1%} (bar: {SHARE_BAR:.0%})")
+        print(f"{name:28} {median(own, 0):>34} {ratio(own, rates[LIMIT]):>14.1%}")
+    print(f"\nshoal on mpe2 / the limit: {ratio(rates[OURS], rates[LIMIT]):.1%} (bar: {SHARE_BAR:.0%})")
     for name in (each for each in rates if each not in (LIMIT, OURS, NATIVE)):
-        print(f"shoal on mpe2 / {name}: {ratio(rates, OURS, name):.1f} x")
+        print(f"shoal on mpe2 / {name}: {ratio(rates[OURS], rates[name]):.1f} x")
     if runs := [name for name in rates if name.startswith("rllib")]:
         best = max(runs, key=lambda name: statistics.median(rates[name]))
-        print(f"shoal in its native world / {best}: {ratio(rates, NATIVE, best):.0f} x (bar: {RATIO_BAR} x)")
-
-
-def ratio(rates: dict[str, list[float]], over: str, under: str) -> float:
-    """The median over repeats, so that what disturbs a whole repeat cancels out."""
-    return statistics.median(a / b for a, b in zip(rates[over], rates[under], strict=True))
+        print(f"shoal in its native world / {best}: {ratio(rates[NATIVE], rates[best]):.0f} x (bar: {RATIO_BAR} x)")
 
 
 if __name__ == "__main__":

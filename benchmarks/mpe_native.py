@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from harness import median
+from figures import median
 
 from shoal.api.env import Array, Env
 from shoal.api.experiment import EnvConfig
