@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TORCH = "torch==2.13.0"
-ATARI = ["ale-py==0.12.0", "opencv-python-headless==5.0.0.93"]
+ATARI = ["ale-py==0.12.1", "opencv-python-headless==5.0.0.93"]
 WORLD = [TORCH, "mpe2==1.1.1", "pettingzoo==1.27.0", "numpy==2.4.6"]
 
 PEERS = {

@@ -25,7 +25,7 @@ WORLDS: dict[str, dict[str, Any]] = {
         "algorithm": {"shared": False},
     },
     "pong": {
-        "env": {"id": "ALE/Pong-v5"},
+        "env": {"id": "ALE/Pong-v5", "clip_reward": 1, "kwargs": {"repeat_action_probability": 0.0}},
         "model": {"name": "nature"},
         "algorithm": {"shared": True, "entropy": 0.01},
     },
