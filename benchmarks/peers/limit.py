@@ -1,7 +1,8 @@
 """What one core needs for the parts that nobody can leave out, in seconds per environment step; prints one JSON line.
 
-env: the world's object stepped with random actions. inference: one batched decision of the policy, per row. train: one step
-along a minibatch (forward, backward, clipping, Adam), per row and pass: by autograd, and by the kernel where there is one.
+env: the world's object stepped with random actions. inference: one batched decision of the policy, per row; decision: the same
+by Shoal's own way. Training is one step along a minibatch (forward, backward, clipping, Adam), per row and pass: by autograd, and
+by hand where there is a kernel.
 All in one thread, as seconds of CPU: other programs weigh less on those.
 """
 
@@ -24,6 +25,7 @@ from shoal.algorithms.minibatches import Experience
 from shoal.api.policy import Request
 from shoal.envs import make_env
 from shoal.launchers.program import expand
+from shoal.streams.inference import Ask, decide
 
 CHUNKS, CHUNK = 5, 0.4
 """How often, and how many seconds each time."""
@@ -94,16 +96,24 @@ class Mind:
         return torch.randn(count, *self.space.shape)
 
     def inference(self) -> float:
-        """Per row of a batch of all copies."""
-        policy, first = self.algorithm.policy, torch.zeros(self.copies, dtype=torch.bool)
-        noise = torch.rand(self.copies, policy.noise_size)
-        request = Request(self._observations(self.copies), first, noise)
+        """One forward and one draw by torch, per row of a batch of all copies."""
+        policy, ask = self.algorithm.policy, self._ask()
+        request = Request(*(torch.from_numpy(array) for array in (ask.observation, ask.first, ask.noise)))
 
-        @torch.no_grad()
-        def decide() -> None:
+        @torch.inference_mode()
+        def act() -> None:
             policy.act(request, explore=True)
 
-        return seconds_per_call(decide) / self.copies
+        return seconds_per_call(act) / self.copies
+
+    def decision(self) -> float:
+        """The same from arrays to arrays, in the way in which Shoal's actors decide."""
+        policy, ask = self.algorithm.policy, self._ask()
+        return seconds_per_call(lambda: decide(policy, ask, explore=True, version=0)) / self.copies
+
+    def _ask(self) -> Ask:
+        noise = np.random.default_rng(1).random((self.copies, self.algorithm.policy.noise_size), np.float32)
+        return Ask(self._observations(self.copies).numpy(), np.zeros(self.copies, bool), noise, None, None)
 
     def train(self, *, by_hand: bool) -> float | None:
         """Per row of a minibatch; None where no kernel suits."""
@@ -128,8 +138,8 @@ def main() -> None:
     torch.set_num_threads(1)
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     env, mind = env_seconds(settings), Mind(settings)
-    found = {"env": env, "inference": mind.inference(), "autograd": mind.train(by_hand=False)}
-    print(json.dumps({**found, "by_hand": mind.train(by_hand=True)}))
+    found = {"env": env, "inference": mind.inference(), "decision": mind.decision()}
+    print(json.dumps({**found, "autograd": mind.train(by_hand=False), "by_hand": mind.train(by_hand=True)}))
 
 
 if __name__ == "__main__":

@@ -82,9 +82,10 @@ def test_runs_take_turns(asked: list[str]) -> None:
 
 
 def test_limits_by_the_ways_to_train() -> None:
-    parts = least(
-        {"env": 2e-6, "inference": 1e-6, "autograd": 9e-6, "by_hand": None},
-        {"env": 4e-6, "inference": 1e-6, "autograd": 7e-6, "by_hand": None},
-    )
-    assert parts == {"env": 2e-6, "inference": 1e-6, "autograd": 7e-6, "by_hand": None}
+    first = {"env": 2e-6, "inference": 1e-6, "decision": 3e-6, "autograd": 9e-6, "by_hand": None}
+    parts = least(first, {**first, "env": 4e-6, "autograd": 7e-6})
+    assert parts == {**first, "autograd": 7e-6}
     assert limits_of(parts, passes=1) == {"autograd": pytest.approx(harness.cores() / 10e-6)}
+    quick = limits_of({**parts, "decision": 0.5e-6, "by_hand": 1e-6}, passes=2)
+    assert quick["autograd"] == pytest.approx(harness.cores() / 17e-6)
+    assert quick["by_hand"] == pytest.approx(harness.cores() / 4.5e-6)
