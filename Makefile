@@ -31,12 +31,15 @@ format: setup ## Let ruff format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## Overhead per step, rings of Envs, PPO side by side with its peers, and two hosts
+bench: setup ## PPO beside its peers and the limit, overhead per step, rings of Envs, two hosts
+	$(BIN)/python benchmarks/cartpole_ppo.py --json benchmarks/results/cartpole_ppo.json
+	$(BIN)/python benchmarks/solve.py --json benchmarks/results/solve.json
+	$(BIN)/python benchmarks/atari_ppo.py --json benchmarks/results/atari_ppo.json
+	$(BIN)/python docs/images/benchmarks.py
+	$(BIN)/python benchmarks/mappo_spread.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/local_overhead.py
 	$(BIN)/python benchmarks/env_ring.py
-	$(BIN)/python benchmarks/cartpole_ppo.py
-	$(BIN)/python benchmarks/mappo_spread.py
 	$(BIN)/python benchmarks/cluster.py
 
 docs: ## Build the documentation site into site/

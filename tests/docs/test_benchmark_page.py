@@ -1,0 +1,63 @@
+"""The page of benchmarks: its tables and its picture follow from what was measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import xml.etree.ElementTree as Xml
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import DOCS, ROOT
+
+SPEED = {
+    "machine": {"when": "2026-01-02 03:04", "cores": 2, "cpu": "a processor", "load": 0.1},
+    "settings": {"num_envs": 16, "unroll": 128, "minibatch": 256, "epochs": 4},
+    "repeats": 3,
+    "parts": {"env": 1e-6, "inference": 2e-6, "autograd": 3e-6, "by_hand": None},
+    "limits": {"autograd": 40_000.0},
+    "sweep": {"peer, slow": {"rate": 1.0}},
+    "results": {
+        name: [{"rate": rate, "cpu": 5.0, "rss": 3e6, "pss": 2e6, "version": "1.0"} for rate in rates]
+        for name, rates in {"shoal, inline": (10_000.0, 20_000.0, 30_000.0), "peer, fast": (4_000.0,) * 3}.items()
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    """`docs/images/benchmarks.py`, by path: `benchmarks` is the name of a folder too."""
+    spec = importlib.util.spec_from_file_location("benchmark_page", DOCS / "images" / "benchmarks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_place_is_filled_and_others_stay(script: Any) -> None:
+    page = (
+        "before\n<!-- measured: cartpole_ppo -->\nold\n<!-- end -->\n<!-- measured: solve -->\nas it is\n<!-- end -->\n"
+    )
+    filled = script.fill(page, {"cartpole_ppo": SPEED})
+    assert "old" not in filled
+    assert "as it is" in filled
+    assert "| shoal, inline | 20,000 (10,000 to 30,000) | 5 (5 to 5) | 3 | 2 | 50.0% |" in filled
+    assert script.fill(filled, {"cartpole_ppo": SPEED}) == filled
+
+
+def test_bars_are_as_long_as_their_medians(script: Any) -> None:
+    picture = Xml.fromstring(script.draw({"cartpole_ppo": SPEED}))
+    _, ours, theirs = (float(shape.attrib["width"]) for shape in picture.iter("{http://www.w3.org/2000/svg}rect"))
+    assert ours / theirs == pytest.approx(5.0, rel=0.01)
+
+
+def test_the_page_shows_what_was_measured(script: Any) -> None:
+    paths = {path.stem: path for path in (ROOT / "benchmarks" / "results").glob("*.json")}
+    assert set(paths) <= set(script.TITLES)
+    documents = {name: json.loads(paths[name].read_text()) for name in script.TITLES if name in paths}
+    page = (DOCS / "benchmarks.md").read_text()
+    assert all(f"<!-- measured: {name} -->" in page for name in script.TITLES)
+    assert script.fill(page, documents) == page
+    assert script.draw(documents) == (DOCS / "images" / "benchmarks.svg").read_text()
