@@ -26,6 +26,7 @@ RLLIB = {
     "one process, 1 thread": {"runners": 0, "threads": 1},
     "1 env runner": {"runners": 1},
     "2 env runners": {"runners": 2},
+    "2 env runners, 1 thread": {"runners": 2, "threads": 1},
 }
 SAMPLE_FACTORY = {
     "serial": {"serial": True, "workers": 1},

@@ -62,6 +62,11 @@ def memory_of(pid: int) -> tuple[int, int]:
     return sizes["Rss"], sizes["Pss"]
 
 
+def _leave(*_: object) -> None:
+    """Through all `with` blocks, so that nobody is left behind."""
+    raise SystemExit(128 + signal.SIGTERM)
+
+
 class Meter:
     """`with Meter() as meter:` watches whatever this process starts inside; after `patience` seconds nobody of them is left."""
 
@@ -78,6 +83,7 @@ class Meter:
 
     def __enter__(self) -> Self:
         adopt_orphans(True)
+        self._on_term = signal.signal(signal.SIGTERM, _leave)
         self._thread.start()
         return self
 
@@ -86,6 +92,7 @@ class Meter:
         self._thread.join()
         end_all(self._own(), self._patience)
         adopt_orphans(False)
+        signal.signal(signal.SIGTERM, self._on_term)
 
     def _own(self) -> list[Seen]:
         return [seen for seen in descendants(os.getpid()) if (seen.pid, seen.born) not in self._before]

@@ -18,7 +18,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 PLACE = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-WIDTH, LEFT, RIGHT, BAR, GAP, HEAD = 760, 230, 120, 18, 8, 44
+WIDTH, LEFT, RIGHT, BAR, GAP, HEAD = 790, 230, 150, 18, 8, 44
 OURS, THEIRS = "#1f77b4", "#aaaaaa"
 TITLES = {
     "cartpole_ppo": "PPO on CartPole-v1, steps per second",

@@ -36,6 +36,19 @@ def test_nobody_outlives_the_meter() -> None:
     assert {seen.pid for seen in descendants(os.getpid())} <= before
 
 
+def test_an_order_to_end_takes_everyone_along() -> None:
+    begin = "from meter import Meter; import subprocess"
+    script = f"{begin}\nwith Meter(0.2): print(subprocess.Popen(['sleep', '60']).pid, flush=True); input()"
+    folder = str(Path(harness.__file__).parent)
+    with subprocess.Popen([sys.executable, "-c", script], cwd=folder, stdin=-1, stdout=-1, text=True) as outer:
+        assert outer.stdout is not None
+        sleeper = Path(f"/proc/{int(outer.stdout.readline())}")
+        assert sleeper.exists()
+        outer.terminate()
+        assert outer.wait(20.0) == 143
+    assert not sleeper.exists()
+
+
 def test_a_child_that_fails_says_why() -> None:
     with pytest.raises(ChildError, match="no such thing"):
         metered([sys.executable, "-c", "raise SystemExit('no such thing')"])
