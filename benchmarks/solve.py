@@ -109,13 +109,18 @@ def main() -> None:
 
 
 def race(peers: list[Side], seeds: int, longest: float) -> dict[str, list[Run]]:
-    """All seeds, in turns."""
+    """All seeds, in turns. A peer that fails is not asked again, and its figures are dropped."""
     results: dict[str, list[Run]] = {name: [] for name in (SHOAL, *(side.name for side in peers))}
     for seed in range(1, seeds + 1):
         results[SHOAL].append(run_shoal(seed))
         say(f"seed {seed}", SHOAL, results[SHOAL][-1])
-        for side in peers:
-            results[side.name].append(run_peer(side, seed, longest))
+        for side in (side for side in peers if side.name in results):
+            try:
+                results[side.name].append(run_peer(side, seed, longest))
+            except ChildError as error:
+                print(f"  {side.name} left out: {error}", flush=True)
+                del results[side.name]
+                continue
             say(f"seed {seed}", side.name, results[side.name][-1])
     return results
 
