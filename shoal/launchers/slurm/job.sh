@@ -14,6 +14,7 @@ export RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0 RAY_USAGE_STATS_ENABLED=0
 child=                                          # what runs now and gets our signals
 reason=                                         # why it was told to stop
 again=                                          # what comes after that: requeue, scancel, slurm (it decides), or nothing
+patience_ends=1000000000                        # in seconds of this script: when Slurm ends the job, the training has a few more
 head=$(mktemp -d "/tmp/shoal-$SLURM_JOB_ID.XXXXXX")   # the Ray head's folder
 ray_nodes=()
 
@@ -37,6 +38,8 @@ on_term() {
   elif [ -z "$reason" ]; then                   # Slurm told every process itself: a second SIGTERM would cost the checkpoint
     reason="Slurm ends the job" again=slurm
     say "$reason"
+    rm -rf "$job"                               # everybody has read the token; Slurm may not wait for the rest
+    patience_ends=$((SECONDS + 5))
   fi
 }
 
@@ -141,6 +144,8 @@ run() {                                         # COMMAND...: it gets our signal
   child=$!
   while alive "$child"; do
     [ -n "$reason" ] || alive "${ray_nodes[@]}" || lost_ray
+    # Ray goes at the same moment, and the training waits for it: what it has to say, it said in a few seconds
+    ((SECONDS < patience_ends)) || kill -KILL "$child" 2>/dev/null
     pause 0.5
   done
   wait "$child"
