@@ -14,7 +14,11 @@ from pathlib import Path
 from harness import Side, own_sides, peer_sides
 from speed import compare
 
-OURS = {"inline": {"shape": "inline"}, "local on all cores": {"shape": "local"}}
+OURS = {
+    "inline": {"shape": "inline"},
+    "all cores in step": {"shape": "local"},
+    "acting beside learning": {"shape": "beside"},
+}
 SB3 = {
     "one process": {},
     "one process, 1 thread": {"threads": 1},

@@ -15,7 +15,11 @@ from pathlib import Path
 from harness import Side, own_sides, peer_sides
 from speed import compare
 
-OURS = {"inline": {"shape": "inline"}, "local on all cores": {"shape": "local"}}
+OURS = {
+    "inline": {"shape": "inline"},
+    "all cores in step": {"shape": "local"},
+    "acting beside learning": {"shape": "beside"},
+}
 SB3 = {
     "1 thread": {"threads": 1},
     "default threads": {},

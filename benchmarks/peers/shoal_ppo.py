@@ -1,7 +1,7 @@
 """Shoal's side: PPO with the settings given as JSON, for some seconds; prints one JSON line.
 
-`shape`: `inline` is one process, `local` an actor and a trainer on every core, in step: no experience is older than the newest
-version.
+`shape`: `inline` is one process; `local` an actor and a trainer on every core, in step: no experience is older than the newest
+version; `beside` an actor on one core and a trainer on the other, which learns from experience of one version before.
 """
 
 from __future__ import annotations
@@ -35,14 +35,18 @@ WORLDS: dict[str, dict[str, Any]] = {
 def experiment_of(settings: dict[str, Any]) -> Experiment:
     """The work that all sides do."""
     world, cores = WORLDS[settings["world"]], settings["cores"]
-    both = {"trainers": cores, "actors": cores, "together": True, "agree": "allreduce", "max_lag": 0}
+    shapes: dict[str, dict[str, Any]] = {
+        "inline": {"trainers": 1},
+        "local": {"trainers": cores, "actors": cores, "together": True, "agree": "allreduce", "max_lag": 0},
+        "beside": {"trainers": 1, "actors": max(1, cores - 1), "together": False, "max_lag": 1},
+    }
     taken = {name: settings[name] for name in ("unroll", "minibatch", "epochs", "lr")}
     return Experiment.parse(
         {
             "env": {**world["env"], "num_envs": settings["num_envs"]},
             "algorithm": {"name": "ppo", **taken, **world["algorithm"]},
             "model": world["model"],
-            "placement": both if settings["shape"] == "local" else {"trainers": 1},
+            "placement": shapes[settings["shape"]],
             "stop": {"seconds": settings["seconds"]},
             "seed": settings["seed"],
         }
@@ -60,7 +64,9 @@ def points_of(folder: Path) -> list[tuple[float, int]]:
 def main() -> None:
     settings = json.loads(sys.argv[1])
     with tempfile.TemporaryDirectory() as root:
-        outcome = train(experiment_of(settings), root=root, quiet=True, on=settings["shape"])
+        outcome = train(
+            experiment_of(settings), root=root, quiet=True, on="inline" if settings["shape"] == "inline" else "local"
+        )
         points = points_of(Path(outcome.folder))
     print(json.dumps({"points": points, "version": f"gymnasium {gymnasium.__version__}, torch {torch.__version__}"}))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import torch
 from pydantic import Field
 
 from shoal.algorithms.descent import Loss, descend
@@ -89,6 +90,7 @@ class ClippedPasses:
         )
         total = judged.policy + self._value_coef * judged.value
         if entropy_coef:
-            total = total - entropy_coef * judged.entropy.mean()
-        backward = partial(kernel.backward, judged)
-        return Loss(total, judged.policy, judged.value, judged.entropy, judged.log_ratio, backward)
+            total -= entropy_coef * float(judged.entropy.mean())
+        whole, policy, value = torch.tensor([total, judged.policy, judged.value]).unbind()
+        entropy, log_ratio = torch.from_numpy(judged.entropy), torch.from_numpy(judged.log_ratio)
+        return Loss(whole, policy, value, entropy, log_ratio, partial(kernel.backward, judged))

@@ -43,6 +43,8 @@ class Loss:
 
     def detached(self) -> Loss:
         """Without the graph behind it, so that the graph's memory is free for the next minibatch."""
+        if not self.total.requires_grad:
+            return self
         kept = {name: getattr(self, name).detach() for name in ("total", "policy", "value", "entropy", "log_ratio")}
         return replace(self, **kept, backward=_spent)
 

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shoal.algorithms.actor_critic import ActorCritic
 from shoal.algorithms.kernels.tower import Tower
+from shoal.api.env import Array
 from shoal.api.policy import Model
 from shoal.models.heads.discrete import Categorical
 from shoal.models.mlp import MLPModel
+
+_numbers = lru_cache(maxsize=64)(np.arange)
+_not_finite_later = np.errstate(invalid="ignore", over="ignore")
+"""What is not finite shows in the gradient's norm."""
 
 
 @dataclass(frozen=True)
 class Judged:
     """A minibatch's loss. Rows are `[N]`; `by_logit` and `by_value` are the loss's derivatives."""
 
-    policy: Tensor
-    value: Tensor
-    entropy: Tensor
-    log_ratio: Tensor
-    by_logit: Tensor
-    by_value: Tensor
+    policy: float
+    value: float
+    entropy: Array
+    log_ratio: Array
+    by_logit: Array
+    by_value: Array
 
 
 class PPOKernel:
@@ -32,17 +39,17 @@ class PPOKernel:
     def __init__(self, policy: ActorCritic) -> None:
         assert isinstance(policy.actor, MLPModel)
         assert isinstance(policy.critic, MLPModel)
-        self._actor = Tower([*policy.actor.dense.linears, policy.head.linear])
-        self._critic = Tower([*policy.critic.dense.linears, policy.value])
+        self._actor = Tower(_linears(policy.actor, policy.head.linear))
+        self._critic = Tower(_linears(policy.critic, policy.value))
 
     @staticmethod
     def suits(policy: ActorCritic) -> bool:
         """Whether this policy is the one that the formulas below are written for."""
         head = policy.head
-        choice = type(head) is Categorical and head.start == 0
+        choice = type(head) is Categorical and head.start == 0 and head.linear.weight.device.type == "cpu"
         return choice and not policy.shared and all(_is_plain(model) for model in (policy.actor, policy.critic))
 
-    @torch.no_grad()
+    @_not_finite_later
     def judge(
         self, observation: Tensor, world: Tensor, action: Tensor, old_log_prob: Tensor, advantage: Tensor,
         target: Tensor, *, clip: float, value_coef: float, entropy_coef: float,
@@ -51,29 +58,43 @@ class PPOKernel:
 
         d log p(a) / d logit = onehot(a) - p and dH / d logit = -p (log p + H).
         """
-        n = len(action)
-        log_probs = self._actor.forward(observation.flatten(1)).log_softmax(0)
-        value = self._critic.forward(world.flatten(1))[0]
-        probs, index = log_probs.exp(), action.unsqueeze(0)
-        log_ratio = log_probs.gather(0, index)[0] - old_log_prob
-        ratio = log_ratio.exp()
-        free, bound = ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage
-        entropy = (probs * log_probs).sum(0).neg_()
-        error = value - target
-        by_log_prob = torch.where(free <= bound, free, 0.0).mul_(-1.0 / n)
-        by_logit = (probs * by_log_prob).neg_().scatter_add_(0, index, by_log_prob.unsqueeze(0))
+        index, weight = action.numpy(), advantage.numpy()
+        at, scale = (_numbers(len(index)), index), np.float32(1.0 / len(index))
+        log_probs, probs = _softmax(self._actor.forward(observation.flatten(1).numpy()))
+        error = self._critic.forward(world.flatten(1).numpy())[:, 0] - target.numpy()
+        log_ratio = log_probs[at] - old_log_prob.numpy()
+        ratio = np.exp(log_ratio)
+        free = ratio * weight
+        bound = np.minimum(np.maximum(ratio, np.float32(1.0 - clip)), np.float32(1.0 + clip)) * weight
+        entropy = -np.einsum("ij,ij->i", probs, log_probs)
+        by_log_prob = np.where(free <= bound, -free, np.float32(0)) * scale
+        by_logit = probs * -by_log_prob[:, None]
+        by_logit[at] += by_log_prob
         if entropy_coef:
-            by_logit += probs * (log_probs + entropy) * (entropy_coef / n)
-        return Judged(
-            -torch.minimum(free, bound).mean(), 0.5 * error.square().mean(), entropy, log_ratio,
-            by_logit, (error * (value_coef / n)).unsqueeze(0),
-        )  # fmt: skip
+            by_logit += probs * (log_probs + entropy[:, None]) * (np.float32(entropy_coef) * scale)
+        by_value = (error * (np.float32(value_coef) * scale))[:, None]
+        policy, value = -float(np.minimum(free, bound).mean()), 0.5 * float(np.dot(error, error) * scale)
+        return Judged(policy, value, entropy, log_ratio, by_logit, by_value)
 
-    @torch.no_grad()
+    @_not_finite_later
     def backward(self, judged: Judged) -> None:
         """Write the gradient of the minibatch judged last."""
         self._actor.backward(judged.by_logit)
         self._critic.backward(judged.by_value)
+
+
+def _softmax(logits: Array) -> tuple[Array, Array]:
+    """Logarithms and probabilities, `[N, n]`; the logarithms take the place of the logits."""
+    logits -= np.maximum.reduce(logits, 1, keepdims=True)
+    probs = np.exp(logits)
+    total = np.add.reduce(probs, 1, keepdims=True)
+    logits -= np.log(total)
+    probs /= total
+    return logits, probs
+
+
+def _linears(model: MLPModel, output: nn.Linear) -> list[nn.Linear]:
+    return [*(linear for linear in model.dense.linears if isinstance(linear, nn.Linear)), output]
 
 
 def _is_plain(model: Model | None) -> bool:

@@ -17,8 +17,8 @@ LOOKING = 50e-6
 class Doorbell:
     """A shared 32-bit word that grows with each ring. Any process may ring it; usually one process sleeps on it."""
 
-    def __init__(self, segment: Segment, offset: int = 0) -> None:
-        self._segment = segment
+    def __init__(self, segment: Segment, offset: int = 0, *, looking: float = LOOKING) -> None:
+        self._segment, self._looking = segment, looking
         self._word = segment.words(offset, 1, "I")  # also keeps the mapping, and so the address, alive
         self._address = segment.address(offset)
 
@@ -47,7 +47,7 @@ class Doorbell:
             return True
         began = time.monotonic()
         deadline = began + timeout
-        while time.monotonic() < began + min(LOOKING, timeout):
+        while time.monotonic() < began + min(self._looking, timeout):
             if ready():
                 return True
             os.sched_yield()  # whoever is waited for may need this very core

@@ -15,6 +15,10 @@ from shoal.streams.transports.shm.doorbell import Doorbell
 from shoal.streams.transports.shm.futex import fence
 from shoal.streams.transports.shm.segment import ALIGNMENT, Segment, SegmentHandle, aligned
 
+LOOKING = 2e-3
+"""Seconds to look before falling asleep. Replicas do the same work at the same time, so the others are never far, and a core that
+slept would come too late to the next round as well."""
+
 
 class TallyHandle(NamedTuple):
     """All that another process needs to attach. Numbers only: it may travel as JSON or msgpack."""
@@ -40,7 +44,7 @@ class ShmTally(Rounds):
         return tally
 
     def _open(self, segment: Segment, handle: TallyHandle) -> None:
-        self.handle, self._segment, self._doorbell = handle, segment, Doorbell(segment)
+        self.handle, self._segment, self._doorbell = handle, segment, Doorbell(segment, looking=LOOKING)
         words = segment.words(ALIGNMENT, LINE * (1 + handle.ranks))
         parts = segment.array(_parts_at(handle.ranks), (2, handle.ranks, aligned(handle.nbytes)), np.uint8)
         super().__init__(words, parts, handle.nbytes, self._doorbell, fence)
