@@ -22,7 +22,6 @@ OURS = {
 SB3 = {
     "one process": {},
     "one process, 1 thread": {"threads": 1},
-    "processes": {"processes": True},
 }
 RLLIB = {
     "PPO, 2 env runners": {"algorithm": "PPO", "runners": 2},
