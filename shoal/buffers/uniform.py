@@ -1,127 +1,16 @@
-"""Uniform replay: fragments in, batches of their sequences out, the oldest forgotten first.
-
-A *sequence* is one lane of a fragment: all its rows, and the recurrent state before them. All memory is taken at the start.
-"""
+"""Uniform replay: every sequence that is held is drawn alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
-from typing import Any
-
-import numpy as np
-
 from shoal.api.fragment import Fragment
 from shoal.base.seeding import generator
-from shoal.base.tree import Tree, tree_leaves, tree_map
-
-PER_LANE = ("state", "lanes")
-"""Fields of a Fragment whose first axis is the lane; of the others it is the second."""
+from shoal.buffers.sequences import SequenceReplay
 
 
-class UniformReplay:
-    """Keeps the last `sequences` sequences. Of valid rows, always: inserted = held + evicted.
-
-    `example` gives shapes and dtypes: a Fragment of one lane or more, whatever it holds.
-    """
-
-    def __init__(self, example: Fragment, sequences: int, *, seed: int, slot: int = 0) -> None:
-        self.sequences, self._seed, self._slot = sequences, seed, slot
-        self._columns = {name: tree_map(_for(name, sequences), getattr(example, name)) for name in _names()}
-        self._rows = np.zeros(sequences, np.int64)
-        self._next = self.inserted = self.evicted = 0
-
-    @property
-    def held(self) -> int:
-        """Valid rows that can be sampled."""
-        return int(self._rows.sum())
-
-    @property
-    def filled(self) -> int:
-        """Sequences that can be sampled."""
-        return min(self._next, self.sequences)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all sequences, filled or not."""
-        return sum(leaf.nbytes for _, leaf in tree_leaves(self._columns))
-
-    def insert(self, fragment: Fragment) -> None:
-        """Copy every lane that has something to learn from; the oldest sequences make room."""
-        rows = np.count_nonzero(fragment.valid, 0)
-        lanes = np.flatnonzero(rows)
-        for start in range(0, len(lanes), self.sequences):
-            self._write(fragment, lanes[start : start + self.sequences], rows)
-
-    def _write(self, fragment: Fragment, lanes: np.ndarray, rows: np.ndarray) -> None:
-        places = (self._next + np.arange(len(lanes))) % self.sequences
-        for name, column in self._columns.items():
-            tree_map(_copy(name, places, lanes), column, getattr(fragment, name))
-        self.evicted += int(self._rows[places].sum())
-        self.inserted += int(rows[lanes].sum())
-        self._rows[places] = rows[lanes]
-        self._next += len(lanes)
+class UniformReplay(SequenceReplay):
+    """Draws evenly."""
 
     def sample(self, sequences: int, update: int) -> Fragment:
-        """`[R, sequences, ...]`, drawn evenly and with repetition: a function of the seed, `update` and what is held."""
         if not self.filled:
             raise ValueError("nothing to sample: insert comes first")
-        places = generator(self._seed, "replay", self._slot, update).integers(0, self.filled, sequences)
-        drawn = {name: tree_map(_pick(name, places), column) for name, column in self._columns.items()}
-        return Fragment(**drawn)
-
-    # ------------------------------------------------------------ state
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """Everything that is held, and the counts."""
-        state = {path: leaf.copy() for path, leaf in tree_leaves(self._columns, "columns")}
-        counts = np.array([self._next, self.inserted, self.evicted])
-        return {**state, "rows": self._rows.copy(), "counts": counts}
-
-    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        """Go on from `state_dict` of a buffer of equal size and layout."""
-        own = {**dict(tree_leaves(self._columns, "columns")), "rows": self._rows}
-        for path, leaf in own.items():
-            if state[path].shape != leaf.shape or state[path].dtype != leaf.dtype:
-                raise ValueError(f"the replay's {path} is {leaf.dtype} {leaf.shape}, not {state[path].shape}")
-        for path, leaf in own.items():
-            leaf[...] = state[path]
-        self._next, self.inserted, self.evicted = state["counts"].tolist()
-
-
-def replay_nbytes(example: Fragment, sequences: int) -> int:
-    """Bytes that so many sequences would take, without taking them."""
-    return sum(_nbytes(name, leaf) for name in _names() for _, leaf in tree_leaves(getattr(example, name))) * sequences
-
-
-def _nbytes(name: str, leaf: np.ndarray) -> int:
-    return leaf.nbytes // leaf.shape[0 if name in PER_LANE else 1]
-
-
-def _names() -> list[str]:
-    return [field.name for field in fields(Fragment)]
-
-
-def _for(name: str, sequences: int) -> Callable[[np.ndarray], np.ndarray]:
-    """An example's array -> the same for so many sequences."""
-
-    def column(leaf: np.ndarray) -> np.ndarray:
-        shape = (sequences, *leaf.shape[1:]) if name in PER_LANE else (leaf.shape[0], sequences, *leaf.shape[2:])
-        return np.zeros(shape, leaf.dtype)
-
-    return column
-
-
-def _copy(name: str, places: np.ndarray, lanes: np.ndarray) -> Callable[[np.ndarray, Any], None]:
-    def copy(column: np.ndarray, values: Tree) -> None:
-        if name in PER_LANE:
-            column[places] = values[lanes]
-        else:
-            column[:, places] = values[:, lanes]
-
-    return copy
-
-
-def _pick(name: str, places: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    axis = 0 if name in PER_LANE else 1
-    return lambda column: column.take(places, axis)
+        return self._drawn(generator(self._seed, "replay", self._slot, update).integers(0, self.filled, sequences))

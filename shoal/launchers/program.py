@@ -20,7 +20,7 @@ from shoal.base.config import Config, Named
 from shoal.base.errors import InputError
 from shoal.base.flat import Flat
 from shoal.base.seeding import derive_seed
-from shoal.buffers.uniform import replay_nbytes
+from shoal.buffers.sequences import replay_nbytes
 from shoal.envs import make_env
 from shoal.launchers.casting import Role, cast
 from shoal.launchers.other_runs import begin_from

@@ -8,15 +8,15 @@ import torch
 
 from shoal.api.algorithm import Learner, Replay
 from shoal.api.fragment import Fragment
-from shoal.api.metric import Last, Mean, Metric
-from shoal.buffers.uniform import UniformReplay
+from shoal.api.metric import Mean, Metric
+from shoal.buffers.sequences import SequenceReplay
 from shoal.workers.batch import join
 
 
 class ReplayFeed:
     """One replica's buffer, and the batches of a round. Equal seeds, rounds and versions give equal batches."""
 
-    def __init__(self, needs: Replay, buffer: UniformReplay, replicas: int = 1) -> None:
+    def __init__(self, needs: Replay, buffer: SequenceReplay, replicas: int = 1) -> None:
         self._needs, self.buffer = needs, buffer
         self._sequences = max(1, needs.sequences // replicas)
         self._replicas = replicas
@@ -38,8 +38,4 @@ class ReplayFeed:
 
     def metrics(self) -> dict[str, Metric]:
         """Of the round that is over."""
-        return {
-            "replay/held": Last(self.buffer.held),
-            "replay/evicted": Last(self.buffer.evicted),
-            "train/updates_per_row": Mean(self._updates / max(self._rows, 1)),
-        }
+        return {**self.buffer.metrics(), "train/updates_per_row": Mean(self._updates / max(self._rows, 1))}
