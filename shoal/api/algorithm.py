@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shoal.api.fragment import Fragment
     from shoal.api.metric import Metric
     from shoal.api.policy import Policy
-    from shoal.base.config import Config, Named
+    from shoal.base.config import Config, Named, Schedule
     from shoal.base.flat import Flat
 
 
@@ -25,6 +25,16 @@ Agreement = Literal["allreduce", "hogwild"]
 
 TeamReward = Literal["sum", "mean", "first"]
 """Rewards of agents as one: added up, their mean, or that of the first agent (where all earn the same)."""
+
+
+@dataclass(frozen=True)
+class Priorities:
+    """Draw sequences in proportion to `priority ** alpha`, and weigh them by `chance ** -beta` (Schaul et al. 2016)."""
+
+    alpha: float
+    beta: float | Schedule
+    horizon: int | None = None
+    """Where beta's schedule ends if it does not say."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,8 @@ class Replay:
     """Batches per round."""
     warmup: int = 1
     """Rows that must be there before the first update."""
+    priorities: Priorities | None = None
+    """Draw by priorities, which `Update` then carries; None: all sequences alike."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,8 @@ class Update:
     """What one `update` has to say."""
 
     metrics: dict[str, Metric] = field(default_factory=dict)
+    priorities: Tensor | None = None
+    """`[B]`: of the batch's lanes, from 0 on; with `Replay.priorities` alone."""
 
 
 class Optimiser(Protocol):

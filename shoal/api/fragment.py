@@ -49,6 +49,10 @@ class Fragment:
     """`[B, ...]`: recurrent state before row 0."""
     lanes: Array
     """int64 `[B]`: run-wide lane numbers."""
+    keys: Array | None = None
+    """int64 `[B]`, from prioritised replay alone: what new priorities are reported under."""
+    weights: Array | None = None
+    """float32 `[B]`, from prioritised replay alone: what each lane counts, so that drawing some more often does no harm."""
 
     def map(self, fn: Any) -> Fragment:
         """Apply `fn` to every array."""

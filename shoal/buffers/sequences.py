@@ -47,12 +47,13 @@ class SequenceReplay(ABC):
         """Bytes of all sequences, filled or not."""
         return sum(leaf.nbytes for _, leaf in tree_leaves(self._columns))
 
-    def insert(self, fragment: Fragment) -> None:
-        """Copy every lane that has something to learn from; the oldest sequences make room."""
+    def insert(self, fragment: Fragment) -> np.ndarray:
+        """Copy every lane that has something to learn from, and name these; the oldest sequences make room."""
         rows = np.count_nonzero(fragment.valid, 0)
         lanes = np.flatnonzero(rows)
         for start in range(0, len(lanes), self.sequences):
             self._write(fragment, lanes[start : start + self.sequences], rows)
+        return lanes
 
     def _write(self, fragment: Fragment, lanes: np.ndarray, rows: np.ndarray) -> None:
         places = (self._next + np.arange(len(lanes))) % self.sequences
@@ -64,8 +65,15 @@ class SequenceReplay(ABC):
         self._next += len(lanes)
 
     @abstractmethod
-    def sample(self, sequences: int, update: int) -> Fragment:
-        """`[R, sequences, ...]`, with repetition: a function of the seed, `update` and what is held."""
+    def sample(self, sequences: int, update: int, steps: int = 0) -> Fragment:
+        """`[R, sequences, ...]`, with repetition: a function of the seed, `update`, `steps` and what is held.
+
+        `steps`: environment steps behind it, which schedules follow.
+        """
+
+    @abstractmethod
+    def revalue(self, keys: np.ndarray, priorities: np.ndarray) -> None:
+        """New priorities, `[B]` each, of what was drawn. Key k is the k-th sequence ever inserted."""
 
     def _drawn(self, places: np.ndarray) -> Fragment:
         return Fragment(**{name: tree_map(_pick(name, places), column) for name, column in self._columns.items()})

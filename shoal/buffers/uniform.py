@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from shoal.api.fragment import Fragment
 from shoal.base.seeding import generator
 from shoal.buffers.sequences import SequenceReplay
@@ -10,7 +12,10 @@ from shoal.buffers.sequences import SequenceReplay
 class UniformReplay(SequenceReplay):
     """Draws evenly."""
 
-    def sample(self, sequences: int, update: int) -> Fragment:
+    def sample(self, sequences: int, update: int, steps: int = 0) -> Fragment:
         if not self.filled:
             raise ValueError("nothing to sample: insert comes first")
         return self._drawn(generator(self._seed, "replay", self._slot, update).integers(0, self.filled, sequences))
+
+    def revalue(self, keys: np.ndarray, priorities: np.ndarray) -> None:
+        """All stay alike."""

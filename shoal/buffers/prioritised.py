@@ -1,0 +1,94 @@
+"""Prioritised replay (Schaul et al. 2016, proportional): what surprised most is drawn most, and counts less each time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.api.algorithm import Priorities
+from shoal.api.fragment import Fragment
+from shoal.api.metric import Last, Metric
+from shoal.base.config import value_at
+from shoal.base.seeding import generator
+from shoal.buffers.sequences import SequenceReplay
+from shoal.buffers.sum_tree import SumTree, tree_nbytes
+
+LEAST = 1e-6
+"""Added to every priority: a sequence without error may be drawn again."""
+
+
+class PrioritisedReplay(SequenceReplay):
+    """Draws sequence i with chance P(i) = p_i ** alpha / sum, and gives it the weight (N P(i)) ** -beta, at most 1 in a batch.
+
+    New sequences get the greatest priority that was seen, 1 at first, unless one comes with them.
+    """
+
+    def __init__(self, example: Fragment, sequences: int, priorities: Priorities, *, seed: int, slot: int = 0) -> None:
+        super().__init__(example, sequences, seed=seed, slot=slot)
+        self._priorities, self._tree = priorities, SumTree(sequences)
+        self._greatest, self._beta = 1.0, self._beta_at(0)
+        self.stale = 0
+        """Keys that were reported after their sequence had made room for another."""
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + tree_nbytes(self.sequences)
+
+    def insert(self, fragment: Fragment, priorities: np.ndarray | None = None) -> np.ndarray:
+        """As every buffer does; `priorities`, `[B]`: of the lanes, where they are known."""
+        lanes = super().insert(fragment)
+        keys = np.arange(self._next - len(lanes), self._next)
+        self._set(keys, np.full(len(lanes), self._greatest) if priorities is None else priorities[lanes])
+        return lanes
+
+    def revalue(self, keys: np.ndarray, priorities: np.ndarray) -> None:
+        """New priorities of what was drawn. What has been overwritten since keeps the priority of what is there now."""
+        self.stale += len(keys) - self._set(keys, priorities)
+
+    def _set(self, keys: np.ndarray, priorities: np.ndarray) -> int:
+        """Of those that are still held; their number."""
+        held = (keys >= self._next - self.filled) & (keys < self._next)
+        keys, priorities = keys[held], priorities[held].astype(np.float64)
+        self._tree.set(keys % self.sequences, (priorities + LEAST) ** self._priorities.alpha)
+        self._greatest = max(self._greatest, float(priorities.max(initial=0.0)))
+        return len(keys)
+
+    def sample(self, sequences: int, update: int, steps: int = 0) -> Fragment:
+        if not self.filled:
+            raise ValueError("nothing to sample: insert comes first")
+        places = self._tree.draw(generator(self._seed, "replay", self._slot, update).random(sequences))
+        drawn = self._drawn(places)
+        drawn.keys = self._next - 1 - (self._next - 1 - places) % self.sequences
+        self._beta = self._beta_at(steps)
+        drawn.weights = self._weights(places)
+        return drawn
+
+    def _weights(self, places: np.ndarray) -> np.ndarray:
+        weights = (self.filled * self._tree.values[places] / self._tree.total) ** -self._beta
+        return (weights / weights.max()).astype(np.float32)
+
+    def _beta_at(self, steps: int) -> float:
+        return value_at(self._priorities.beta, steps, self._priorities.horizon)
+
+    def metrics(self) -> dict[str, Metric]:
+        """How full it is, and how far from even."""
+        return {
+            **super().metrics(),
+            "replay/greatest_priority": Last(self._greatest),
+            "replay/beta": Last(self._beta),
+            "replay/stale": Last(self.stale),
+        }
+
+    # ------------------------------------------------------------ state
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        own = {
+            "priorities": self._tree.values.copy(),
+            "greatest": np.array(self._greatest),
+            "stale": np.array(self.stale),
+        }
+        return {**super().state_dict(), **own}
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        super().load_state_dict(state)
+        self._tree.set(np.arange(self.sequences), state["priorities"])
+        self._greatest, self.stale = float(state["greatest"]), int(state["stale"])
