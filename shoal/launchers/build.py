@@ -15,6 +15,8 @@ from shoal.api.worker import Worker
 from shoal.base.faults import Fault, Faults
 from shoal.base.flat import Flat
 from shoal.base.seeding import Noise, derive_seed
+from shoal.buffers.prioritised import PrioritisedReplay
+from shoal.buffers.sequences import SequenceReplay
 from shoal.buffers.uniform import UniformReplay
 from shoal.checkpoints.store import Checkpoint
 from shoal.envs import make_env
@@ -128,7 +130,12 @@ class Builder:
         if needs is None:
             return None
         seed = derive_seed(self.program.experiment.seed, f"replay of {plan.name}")
-        buffer = UniformReplay(plan.example(), max(1, plan.sequences // replicas), seed=seed, slot=rank)
+        example, sequences = plan.example(), max(1, plan.sequences // replicas)
+        buffer: SequenceReplay = (
+            UniformReplay(example, sequences, seed=seed, slot=rank)
+            if needs.priorities is None
+            else PrioritisedReplay(example, sequences, needs.priorities, seed=seed, slot=rank)
+        )
         return ReplayFeed(needs, buffer, replicas)
 
     def _learner(self, policy: str, replica: Replica) -> Learner:

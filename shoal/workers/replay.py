@@ -1,4 +1,4 @@
-"""What a trainer that replays learns from: the rounds it takes go into a buffer, batches are drawn from there."""
+"""What a trainer that replays learns from: rounds go into a buffer, batches come out, their new priorities go back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from shoal.api.algorithm import Learner, Replay
+from shoal.api.algorithm import Learner, Replay, Update
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Mean, Metric
 from shoal.buffers.sequences import SequenceReplay
@@ -34,7 +34,12 @@ class ReplayFeed:
             return
         for number in range(self._needs.updates):
             self._updates += 1
-            yield join([self.buffer.sample(self._sequences, version * self._needs.updates + number)])
+            yield join([self.buffer.sample(self._sequences, version * self._needs.updates + number, learner.steps)])
+
+    def learned(self, batch: Fragment, update: Update) -> None:
+        """What a batch turned out to be worth counts from the next draw on."""
+        if batch.keys is not None and update.priorities is not None:
+            self.buffer.revalue(batch.keys.numpy(), update.priorities.numpy())
 
     def metrics(self) -> dict[str, Metric]:
         """Of the round that is over."""

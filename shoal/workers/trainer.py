@@ -140,7 +140,10 @@ class TrainerWorker(Worker):
         if problem is None:
             try:
                 for batch in batches:
-                    merge_into(metrics, self.algorithm.update(batch, self._learner).metrics)
+                    update = self.algorithm.update(batch, self._learner)
+                    merge_into(metrics, update.metrics)
+                    if self._replay is not None:
+                        self._replay.learned(batch, update)
             except NonFiniteError as error:
                 self._mailbox.read(self.version, self.algorithm.flat.block.numpy())  # undo the minibatches before
                 problem = str(error)

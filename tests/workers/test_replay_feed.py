@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 import torch
 
 from shoal.algorithms.learner import SoloLearner
-from shoal.api.algorithm import Needs, Replay
+from shoal.api.algorithm import Learner, Needs, Priorities, Replay, Update
 from shoal.api.fragment import Fragment
+from shoal.base.config import Schedule
+from shoal.buffers.prioritised import PrioritisedReplay
 from shoal.buffers.uniform import UniformReplay
 from shoal.streams.sample import SampleReader, SampleWriter, account, fragment_layout
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing
@@ -21,13 +26,18 @@ REPLAY = Replay(capacity=16, sequences=3, updates=2, warmup=8)
 class World:
     """One ring of two lanes with two decisions each, and its trainer."""
 
-    def __init__(self) -> None:
+    def __init__(self, priorities: Priorities | None = None) -> None:
         self.algorithm = Adding()
         self.algorithm.needs = Needs(2, replay=REPLAY)
         layout = fragment_layout(GROUP, self.algorithm.needs, self.algorithm.policy, 2, None)
         self.ring = MemoryRing(layout, 1)
         self.writer = SampleWriter(self.ring, 0)
-        self.buffer = UniformReplay(Fragment(**layout.allocate()["fragment"]), 8, seed=1)
+        example = Fragment(**layout.allocate()["fragment"])
+        self.buffer: Any = (
+            UniformReplay(example, 8, seed=1)
+            if priorities is None
+            else PrioritisedReplay(example, 8, priorities, seed=1)
+        )
         self.mailbox = MemoryMailbox(self.algorithm.flat.nbytes, 1)
         self.trainer = TrainerWorker(
             "p", self.algorithm, SoloLearner(), SampleReader([self.ring]), self.mailbox,
@@ -80,3 +90,26 @@ def test_a_failed_update_is_undone_and_what_was_kept_stays() -> None:
     assert world.round(2.0)["train/undone_rounds"] == 1
     assert torch.equal(world.algorithm.flat.block, before)
     assert account(world.ring).settled["inserted"] == world.buffer.inserted == 8
+
+
+def test_priorities_go_back_and_what_they_name_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rewards of 2 matter, others not at all: once reported, they are almost all that is drawn."""
+    world = World(Priorities(1.0, Schedule(start=0.0, end=1.0, steps=24)))
+    update = world.algorithm.update
+
+    def reporting(batch: Fragment, learner: Learner) -> Update:
+        update(batch, learner)
+        return Update(priorities=(batch.reward[0] == 2.0).float())
+
+    monkeypatch.setattr(world.algorithm, "update", reporting)
+    for number in (1.0, 2.0, 3.0, 4.0, 4.0):
+        world.round(number)
+    assert world.buffer.stale == 0
+    for _ in range(4):  # whatever is new is looked at first
+        world.trainer._train(world.trainer._replay.batches([], 9, world.trainer._learner), None)
+    world.algorithm.seen.clear()
+    metrics = world.round(2.0)
+    assert metrics["replay/beta"] == 1.0
+    assert all(batch.weights.max() == 1.0 for batch in world.algorithm.seen)
+    rewards = torch.cat([batch.reward[0] for batch in world.algorithm.seen])
+    assert (rewards == 2.0).float().mean() > 0.9
