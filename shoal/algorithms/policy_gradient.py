@@ -129,11 +129,14 @@ def sight_of(config: PolicyGradientConfig, task: Task) -> Sight:
     return Sight(task.group.observation_space, agents, task.world if config.critic == "central" else None)
 
 
-def check_schedules(config: Config, horizon: int | None) -> None:
+def check_schedules(config: Config, horizon: int | None, at: str = "algorithm") -> None:
     """A schedule needs an end."""
     for key, value in config:
-        if isinstance(value, Schedule) and value.steps is None and horizon is None:
-            raise InputError(f"algorithm.{key} has no end: give it `steps`, or set stop.steps")
+        if isinstance(value, Schedule):
+            if value.steps is None and horizon is None:
+                raise InputError(f"{at}.{key} has no end: give it `steps`, or set stop.steps")
+        elif isinstance(value, Config):
+            check_schedules(value, horizon, f"{at}.{key}")
 
 
 def part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

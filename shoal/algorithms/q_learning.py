@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from gymnasium.spaces import Discrete
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 from torch.nn import functional
 
 from shoal.algorithms.learner import Adam
 from shoal.algorithms.policy_gradient import check_schedules, part
+from shoal.algorithms.priorities import PrioritisedConfig, by_row, on_or_off, priorities_of
 from shoal.algorithms.returns import n_step
 from shoal.algorithms.target import Target
-from shoal.api.algorithm import Algorithm, Learner, Needs, Replay, Task, Update
+from shoal.api.algorithm import Algorithm, Learner, Needs, Priorities, Replay, Task, Update
 from shoal.api.env import AgentGroup
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Mean, Metric
@@ -56,6 +57,8 @@ class QLearningConfig(Config):
     """Updates per round of `lanes x unroll` new rows."""
     warmup: Count = Field(1_000, ge=1)
     """Rows that are kept before the first update."""
+    prioritised: Annotated[PrioritisedConfig | None, BeforeValidator(on_or_off)] = None
+    """Draw what was valued worst more often: `true`, or its settings; left out: all that is kept alike."""
     burn_in: Count = Field(0, ge=0)
     """Rows before a sequence that only warm recurrent state."""
     max_grad_norm: float = Field(10.0, gt=0)
@@ -108,11 +111,17 @@ class QLearning(Algorithm):
         judged = self._judge(batch)
         target = self.targets(batch, judged)[judged.counts]
         chosen = judged.chosen[judged.counts]
-        loss = td_loss(chosen, target, config.loss)
+        weights = None if batch.weights is None else by_row(batch.weights, judged.counts)
+        loss = td_loss(chosen, target, config.loss, weights)
         norm = learner.step(loss, self.optimiser, len(chosen))
         self.updates += 1
         self.target.follow(self.updates)
-        return Update(self._metrics(chosen.detach(), target, float(loss.detach()), norm))
+        chosen = chosen.detach()
+        metrics = self._metrics(chosen, target, float(loss.detach()), norm)
+        if config.prioritised is None or weights is None:
+            return Update(metrics)
+        metrics["train/weight_mean"] = Mean(float(weights.mean()))
+        return Update(metrics, priorities_of(chosen - target, judged.counts, config.prioritised.eta))
 
     def targets(self, batch: Fragment, judged: Judged) -> Tensor:
         """What the values should be."""
@@ -149,19 +158,25 @@ class QLearning(Algorithm):
         self.updates = int(state["updates"])
 
 
-def td_loss(chosen: Tensor, target: Tensor, kind: Literal["huber", "squared"]) -> Tensor:
-    """Mean over rows of what is made of the error."""
-    return functional.huber_loss(chosen, target) if kind == "huber" else 0.5 * functional.mse_loss(chosen, target)
+def td_loss(chosen: Tensor, target: Tensor, kind: Literal["huber", "squared"], weights: Tensor | None = None) -> Tensor:
+    """Mean over rows of what is made of the error, times the row's weight."""
+    if weights is None:
+        return functional.huber_loss(chosen, target) if kind == "huber" else 0.5 * functional.mse_loss(chosen, target)
+    if kind == "huber":
+        return (weights * functional.huber_loss(chosen, target, reduction="none")).mean()
+    return 0.5 * (weights * functional.mse_loss(chosen, target, reduction="none")).mean()
 
 
-def replay_of(config: QLearningConfig) -> Replay:
+def replay_of(config: QLearningConfig, horizon: int | None) -> Replay:
     """What is kept and drawn; a batch is whole sequences."""
     if config.batch % config.unroll:
         nearest = max(1, round(config.batch / config.unroll)) * config.unroll
         raise InputError(
             f"algorithm.batch = {config.batch} is no multiple of algorithm.unroll = {config.unroll}: try {nearest}"
         )
-    return Replay(config.capacity, config.batch // config.unroll, config.updates, config.warmup)
+    asked = config.prioritised
+    priorities = None if asked is None else Priorities(asked.alpha, asked.beta, horizon)
+    return Replay(config.capacity, config.batch // config.unroll, config.updates, config.warmup, priorities)
 
 
 def choices_of(group: AgentGroup, name: str) -> Discrete:

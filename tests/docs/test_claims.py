@@ -118,8 +118,9 @@ def defined_metrics(algorithm: str | None = None) -> list[str]:
     return [re.sub(r"<\w+>", r"[^/]+", name) for name in names]
 
 
-QUICK = {"ppo": {"minibatch": 64}, "appo": {"minibatch": 64}, "dqn": {"warmup": 100}, "qmix": {"warmup": 100}}
-"""What an algorithm needs to take its steps in a short run."""
+REPLAYED = {"warmup": 100, "prioritised": True}
+QUICK = {"ppo": {"minibatch": 64}, "appo": {"minibatch": 64}, "dqn": REPLAYED, "qmix": REPLAYED}
+"""What an algorithm needs to take its steps, and to show all its numbers, in a short run."""
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,9 @@ class DQN(QLearning):
     policy: QPolicy
 
     def __init__(self, config: DQNConfig, model: Named, task: Task) -> None:
-        needs = Needs(config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, replay=replay_of(config))
+        needs = Needs(
+            config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, replay=replay_of(config, task.horizon)
+        )
         super().__init__(config, task, needs)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
         choices, body = choices_of(task.group, config.name), build_model(model, task.group.observation_space)

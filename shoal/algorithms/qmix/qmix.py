@@ -29,7 +29,7 @@ class QMIX(QLearning):
     def __init__(self, config: QMIXConfig, model: Named, task: Task) -> None:
         needs = Needs(
             config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, lane="env", team_reward=config.reward,
-            replay=replay_of(config),
+            replay=replay_of(config, task.horizon),
         )  # fmt: skip
         super().__init__(config, task, needs)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
