@@ -52,7 +52,12 @@ def _show(plan: dict[str, Any], cluster: list[str]) -> None:
         print(f"          {policy['parameters']:,} parameters, {policy['bytes_per_version']:,} bytes a version")
         size = f"{policy['lanes']} lanes x {policy['rows_per_fragment']} rows a fragment"
         print(f"          {size}, {policy['batch']:,} decisions a batch")
-    print(f"memory    {plan['memory_bytes'] / 1e6:.1f} MB of streams")
+        if policy["sequences_of_replay"]:
+            print(
+                f"          replay of {policy['sequences_of_replay']:,} sequences, {policy['bytes_of_replay']:,} bytes"
+            )
+    kept = any(policy["sequences_of_replay"] for policy in plan["policies"].values())
+    print(f"memory    {plan['memory_bytes'] / 1e6:.1f} MB of streams{' and replay' if kept else ''}")
     for line in cluster:
         print(f"cluster   {line}")
     print("settings")

@@ -21,6 +21,7 @@ from shoal.base.errors import InputError
 from shoal.base.flat import Flat
 from shoal.base.seeding import derive_seed
 from shoal.buffers.sequences import replay_nbytes
+from shoal.buffers.sum_tree import tree_nbytes
 from shoal.envs import make_env
 from shoal.launchers.casting import Role, cast
 from shoal.launchers.other_runs import begin_from
@@ -83,6 +84,13 @@ class PolicyPlan(PlayerPlan):
         """Kept for replay, over all replicas of the trainer; 0: none."""
         needs = self.algorithm.needs
         return 0 if needs.replay is None else max(1, needs.replay.capacity // needs.unroll)
+
+    @property
+    def replay_nbytes(self) -> int:
+        """Bytes of all that is kept for replay, taken when the run starts."""
+        replay = self.algorithm.needs.replay
+        tree = 0 if replay is None or replay.priorities is None else tree_nbytes(self.sequences)
+        return replay_nbytes(self.example(), self.sequences) + tree
 
     def copy_policy(self) -> tuple[Policy, Flat]:
         """A policy to act with, and the block that its versions are loaded into."""
@@ -334,7 +342,8 @@ def plan_of(program: Program) -> dict[str, Any]:
             "batch": _lanes_per_batch(program.experiment, plan.lanes) * needs.unroll,
             "bytes_per_version": plan.algorithm.flat.nbytes,
             "bytes_of_sample_ring": plan.layout(program.producers).nbytes * program.slots * program.producers,
-            "bytes_of_replay": replay_nbytes(plan.example(), plan.sequences),
+            "sequences_of_replay": plan.sequences,
+            "bytes_of_replay": plan.replay_nbytes,
         }
     workers = {"controller": 1, "actor": program.actors, "trainer": len(policies) * program.trainers}
     if program.experiment.placement.inference == "worker":

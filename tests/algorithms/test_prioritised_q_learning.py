@@ -16,7 +16,11 @@ from shoal.api.experiment import Experiment
 from shoal.api.fragment import Fragment
 from shoal.base.config import Named, Schedule
 from shoal.base.errors import InputError
-from shoal.launchers.program import expand
+from shoal.buffers.prioritised import PrioritisedReplay
+from shoal.launchers.build import Builder, Life
+from shoal.launchers.hosts import hosts_of
+from shoal.launchers.program import expand, plan_of
+from shoal.launchers.wiring import MemoryStreams, plan_wiring
 from tests.algorithms import test_q_learning as alone
 from tests.algorithms import test_qmix as teams
 from tests.algorithms.batches import GRU, MLP, learned
@@ -112,6 +116,16 @@ def test_settings() -> None:
 def test_mistakes(prioritised: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         expand(alone.experiment(algorithm={"prioritised": prioritised}))
+
+
+@pytest.mark.parametrize("prioritised", [False, True])
+def test_the_plan_knows_the_bytes_of_the_buffer(prioritised: bool) -> None:
+    program = expand(alone.experiment(algorithm={"prioritised": prioritised}))
+    plan = program.policies["agent"]
+    feed = Builder(program, MemoryStreams(plan_wiring(program, hosts_of(program))), Life())._replay(plan, 0)
+    assert feed is not None
+    assert feed.buffer.nbytes == plan_of(program)["policies"]["agent"]["bytes_of_replay"]
+    assert isinstance(feed.buffer, PrioritisedReplay) == prioritised
 
 
 # ---------------------------------------------------------------- runs

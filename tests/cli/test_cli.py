@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -147,7 +148,19 @@ def test_plan(tmp_path: Path) -> None:
     assert plan["settings"]["algorithm"]["clip"] == 0.2
     assert plan["memory_bytes"] > 0
     assert not (tmp_path / "runs").exists()
-    assert "decisions a batch" in shoal("plan", "cartpole", cwd=tmp_path).stdout
+    shown = shoal("plan", "cartpole", cwd=tmp_path).stdout
+    assert "decisions a batch" in shown
+    assert "replay" not in shown
+
+
+def test_plan_tells_the_bytes_of_replay(tmp_path: Path) -> None:
+    words = ("plan", "cartpole", "algorithm.name=dqn", "algorithm.capacity=800_000", "algorithm.unroll=8")
+    policy = json.loads(shoal(*words, "--json", cwd=tmp_path).stdout)["policies"]["agent"]
+    # A sequence is 9 rows of 4 floats, an action, a reward, four flags and a version, and its lane's number.
+    assert policy["bytes_of_replay"] == 100_000 * (9 * (16 + 8 + 4 + 4 + 8) + 8) == 36_800_000
+    shown = shoal(*words, cwd=tmp_path).stdout
+    assert "replay of 100,000 sequences, 36,800,000 bytes" in shown
+    assert re.search(r"memory +36\.\d MB of streams and replay", shown)
 
 
 def test_list(tmp_path: Path) -> None:
