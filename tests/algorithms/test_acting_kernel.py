@@ -11,10 +11,13 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from shoal.algorithms.actor_critic import ActorCritic
 from shoal.algorithms.kernels.acting import TanhActor
+from shoal.algorithms.ppo import PPO, PPOConfig
+from shoal.api.algorithm import Task
 from shoal.api.env import AgentGroup
 from shoal.api.policy import Request
 from shoal.base.config import Named
 from shoal.base.flat import Flat
+from shoal.models.mlp import MLPModel
 from shoal.streams.inference import Ask, decide
 
 OBSERVATIONS = Box(-5, 5, (2, 3), np.float32)
@@ -113,6 +116,23 @@ def test_what_is_not_finite_shows_and_raises_nothing() -> None:
 )
 def test_other_policies_decide_as_ever(what: str, settings: dict[str, Any]) -> None:
     assert policy(**{"actions": Discrete(2), **settings}).quick() is None, what
+
+
+class Louder(MLPModel):
+    """A user's own, on top of ours."""
+
+    def forward(self, observation: Any, state: Any, first: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        features, state = super().forward(observation, state, first)
+        return 2 * features, state
+
+
+def test_a_model_of_the_user_s_own_is_asked_itself() -> None:
+    task = Task(AgentGroup(("a",), OBSERVATIONS, Discrete(2)), 4, seed=1)
+    settings = PPOConfig.parse({"unroll": 4, "minibatch": 8})
+    for name, by_hand in (("mlp", True), (f"{__name__}:Louder", False)):
+        ppo = PPO(settings, Named.parse({"name": name}), task)
+        assert (ppo.policy.quick() is not None) == by_hand
+        assert (ppo.passes.kernel is not None) == by_hand
 
 
 def test_asks_of_any_size_are_padded() -> None:
