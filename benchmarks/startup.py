@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from harness import median
+from figures import median
 
 BAR = 3.0
 """Seconds from the command to the first update, on two quiet cores."""
