@@ -32,10 +32,11 @@ class AtariVector(GymnasiumVector):
         self._call(self._env.send, np.ascontiguousarray(self._chosen(actions)))  # type: ignore[attr-defined]
 
     def render(self, row: int) -> Array | None:
-        """The newest picture that the copy saw, in grey."""
+        """The newest picture that the copy saw, in grey unless the world has colours."""
         if self._newest is None:
             return None
-        return np.repeat(self._newest[row, -1][..., None], 3, axis=-1)
+        picture = self._newest[row, -1]
+        return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=-1)
 
     def _answer(self) -> Any:
         answer = self._call(self._env.recv)  # type: ignore[attr-defined]

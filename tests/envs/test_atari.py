@@ -88,6 +88,11 @@ def test_the_newest_picture_is_drawn() -> None:
     assert picture.shape == (84, 84, 3)
     np.testing.assert_array_equal(picture[..., 0], turn(step).observation[1, 0, -1])
     env.close()
+    coloured = pong(1, grayscale=False)
+    play(coloured, 1)
+    picture = coloured.render(0)
+    assert picture is not None
+    assert picture.shape == (84, 84, 3)
 
 
 def test_pictures_train_and_scores_are_raw(tmp_path: Path) -> None:

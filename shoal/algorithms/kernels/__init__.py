@@ -2,3 +2,10 @@
 
 Nothing else depends on this folder: an algorithm asks whether a kernel suits its policy and works without one as well.
 """
+
+from functools import lru_cache
+
+import numpy as np
+
+numbers = lru_cache(maxsize=64)(np.arange)
+"""`[0 .. n - 1]`, to be read only."""

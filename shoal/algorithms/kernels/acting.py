@@ -6,13 +6,13 @@ into numpy. The layers stay with torch: its products of matrices give a row the 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from shoal.algorithms.kernels import numbers
 from shoal.api.env import Array
 from shoal.models.heads.discrete import Categorical
 from shoal.models.heads.head import ILLEGAL
@@ -73,7 +73,4 @@ def _draw(logits: Array, noise: Array) -> tuple[Array, Array]:
     cdf = np.add.accumulate(np.exp(logits), 1)
     total = cdf[:, -1:]
     index = np.add.reduce(cdf <= noise * total, 1)
-    return index, logits[_numbers(len(index)), index] - np.log(total[:, 0])
-
-
-_numbers = lru_cache(maxsize=64)(np.arange)
+    return index, logits[numbers(len(index)), index] - np.log(total[:, 0])

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from shoal.algorithms.actor_critic import ActorCritic
+from shoal.algorithms.kernels import numbers
 from shoal.algorithms.kernels.tower import Tower
 from shoal.api.env import Array
 from shoal.api.policy import Model
 from shoal.models.heads.discrete import Categorical
 from shoal.models.mlp import MLPModel
 
-_numbers = lru_cache(maxsize=64)(np.arange)
 _not_finite_later = np.errstate(invalid="ignore", over="ignore")
 """What is not finite shows in the gradient's norm."""
 
@@ -59,7 +58,7 @@ class PPOKernel:
         d log p(a) / d logit = onehot(a) - p and dH / d logit = -p (log p + H).
         """
         index, weight = action.numpy(), advantage.numpy()
-        at, scale = (_numbers(len(index)), index), np.float32(1.0 / len(index))
+        at, scale = (numbers(len(index)), index), np.float32(1.0 / len(index))
         log_probs, probs = _softmax(self._actor.forward(observation.flatten(1).numpy()))
         error = self._critic.forward(world.flatten(1).numpy())[:, 0] - target.numpy()
         log_ratio = log_probs[at] - old_log_prob.numpy()
