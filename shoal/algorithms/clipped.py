@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import numpy as np
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from shoal.algorithms.descent import Loss, descend
-from shoal.algorithms.kernels.ppo import PPOKernel
+from shoal.algorithms.kernels.ppo import PPOKernel, Rows
 from shoal.algorithms.losses import clipped_policy_loss, explained_variance, value_loss
-from shoal.algorithms.minibatches import Experience, LaneMinibatches, Minibatches, RowMinibatches, count_minibatches
+from shoal.algorithms.minibatches import (
+    Experience,
+    LaneMinibatches,
+    Minibatches,
+    RowMinibatches,
+    count_minibatches,
+    part_sizes,
+    pieces,
+)
 from shoal.algorithms.policy_gradient import PolicyGradient
 from shoal.api.algorithm import Learner
+from shoal.api.env import Array
 from shoal.api.metric import Mean, Metric
 from shoal.base.config import Config, Count
 from shoal.base.seeding import generator
+
+PIECE = 128
+"""Rows of a costly model that go forwards and backwards at a time: what lies between the layers stays in the cache. With the
+network of Mnih et al. (2015) a row takes 0.84 ms, where 256 at a time take 0.92."""
 
 
 class ClippedConfig(Config):
@@ -42,12 +57,17 @@ class ClippedPasses:
         self._owner, self.config, self._value_coef = owner, config, owner.settings.value_coef
         policy = self._policy = owner.policy
         self._count = count_minibatches(config.minibatch, owner.needs.unroll, owner.task, recurrent=policy.recurrent)
+        # How far the policy has moved must be known before a step that depends on it.
+        self._piecewise = policy.actor.costly and not policy.recurrent and config.target_kl is None
         by_hand = config.value_clip is None and PPOKernel.suits(policy)
         self.kernel = PPOKernel(policy) if by_hand else None
 
     def learn(self, experience: Experience, learner: Learner, entropy: float) -> dict[str, Metric]:
         """All passes. `entropy`: the weight of the bonus now."""
-        losses = (self.loss(part, entropy) for part in self._passes(experience))
+        if self.kernel is not None and experience.action_mask is None:
+            losses = self._losses_by_hand(self.kernel, experience, entropy)
+        else:
+            losses = (self.loss(part, entropy) for part in self._passes(experience))
         descent = descend(losses, self._owner.optimiser, learner, target_kl=self.config.target_kl)
         metrics = descent.metrics(self.config.clip)
         if experience.rows:
@@ -60,14 +80,22 @@ class ClippedPasses:
         kind = LaneMinibatches if self._policy.recurrent else RowMinibatches
         parts: Minibatches[Experience] = kind(experience, self._count)
         for epoch in range(self.config.epochs):
-            yield from parts.epoch(generator(self._owner.task.seed, "minibatches", self._owner.updates, epoch))
+            yield from parts.epoch(self._order(epoch))
+
+    def _order(self, epoch: int) -> np.random.Generator:
+        return generator(self._owner.task.seed, "minibatches", self._owner.updates, epoch)
 
     def loss(self, part: Experience, entropy_coef: float) -> Loss:
         """Of one minibatch, by the parameters as they are."""
         if not part.rows:
             return Loss.of_nothing()
         if self.kernel is not None and part.action_mask is None:
-            return self._loss_by_hand(self.kernel, part, entropy_coef)
+            return self._loss_by_hand(self.kernel, self._rows(part), entropy_coef)
+        if self._piecewise and part.valid is None and part.rows > PIECE:
+            return self._loss_in_pieces(part, entropy_coef)
+        return self._loss(part, entropy_coef)
+
+    def _loss(self, part: Experience, entropy_coef: float) -> Loss:
         new = self._policy.evaluate(part.observation, part.state, part.first, part.action, part.action_mask)
         pick = (lambda x: x) if part.valid is None else (lambda x: x[part.valid])
         log_ratio = pick(new.log_prob - part.log_prob)
@@ -79,18 +107,52 @@ class ClippedPasses:
             total = total - entropy_coef * entropy.mean()
         return Loss(total, policy, value, entropy, log_ratio, total.backward)
 
-    def _loss_by_hand(self, kernel: PPOKernel, part: Experience, entropy_coef: float) -> Loss:
-        """The same numbers without autograd."""
-        columns = (*self._policy.split(part.observation), part.action, part.log_prob, part.advantage, part.target)
-        judged = kernel.judge(
-            *(column[0] for column in columns),
-            clip=self.config.clip,
-            value_coef=self._value_coef,
-            entropy_coef=entropy_coef,
-        )
+    def _loss_in_pieces(self, part: Experience, entropy_coef: float) -> Loss:
+        """Computed in `backward`, piece by piece; its numbers are there afterwards."""
+        rows = part.rows
+
+        def backward() -> None:
+            found = []
+            for piece in pieces(part, PIECE):
+                each = self._loss(piece, entropy_coef)
+                (each.total * (piece.rows / rows)).backward()  # type: ignore[union-attr]
+                found.append((piece.rows / rows, each.detached()))
+            for name in ("total", "policy", "value"):
+                setattr(whole, name, sum(share * float(getattr(each, name)) for share, each in found))
+            whole.entropy = torch.cat([each.entropy for _, each in found], 1)
+            whole.log_ratio = torch.cat([each.log_ratio for _, each in found], 1)
+
+        none_yet = torch.zeros(1, rows)
+        whole = Loss(0.0, 0.0, 0.0, none_yet, none_yet, backward)
+        return whole
+
+    # ------------------------------------------------------------ the same numbers without autograd
+
+    def _losses_by_hand(self, kernel: PPOKernel, experience: Experience, entropy_coef: float) -> Iterator[Loss]:
+        rows = self._rows(experience)
+        sizes = part_sizes(len(rows.action), self._count)
+        for epoch in range(self.config.epochs):
+            for part in rows.shuffled(self._order(epoch), sizes):
+                yield self._loss_by_hand(kernel, part, entropy_coef) if len(part.action) else Loss.of_nothing()
+
+    def _rows(self, experience: Experience) -> Rows:
+        """Those that count, as arrays."""
+        keep = None if experience.valid is None else np.flatnonzero(experience.valid.numpy())
+
+        def column(tensor: Tensor) -> Array:
+            rows = tensor.flatten(0, 1).numpy()
+            return rows if keep is None else rows.take(keep, 0)
+
+        seen, world = self._policy.split(experience.observation)
+        observation = column(seen.flatten(2))
+        wide = observation if world is seen else column(world.flatten(2))
+        rest = (experience.action, experience.log_prob, experience.advantage, experience.target)
+        return Rows(observation, wide, *(column(each) for each in rest))
+
+    def _loss_by_hand(self, kernel: PPOKernel, rows: Rows, entropy_coef: float) -> Loss:
+        judged = kernel.judge(rows, clip=self.config.clip, value_coef=self._value_coef, entropy_coef=entropy_coef)
         total = judged.policy + self._value_coef * judged.value
         if entropy_coef:
             total -= entropy_coef * float(judged.entropy.mean())
-        whole, policy, value = torch.tensor([total, judged.policy, judged.value]).unbind()
         entropy, log_ratio = torch.from_numpy(judged.entropy), torch.from_numpy(judged.log_ratio)
-        return Loss(whole, policy, value, entropy, log_ratio, partial(kernel.backward, judged))
+        return Loss(total, judged.policy, judged.value, entropy, log_ratio, partial(kernel.backward, judged))

@@ -18,9 +18,9 @@ from shoal.api.metric import Mean, Metric
 class Loss:
     """One minibatch: what is minimised, and the parts that become metrics."""
 
-    total: Tensor
-    policy: Tensor
-    value: Tensor
+    total: Tensor | float
+    policy: Tensor | float
+    value: Tensor | float
     entropy: Tensor
     """Per row."""
     log_ratio: Tensor
@@ -33,8 +33,8 @@ class Loss:
     @classmethod
     def of_nothing(cls) -> Loss:
         """No rows, no gradient."""
-        zero, none = torch.zeros(()), torch.zeros(0)
-        return cls(zero, zero, zero, none, none, lambda: None)
+        none = torch.zeros(0)
+        return cls(0.0, 0.0, 0.0, none, none, lambda: None)
 
     @property
     def rows(self) -> int:
@@ -43,7 +43,7 @@ class Loss:
 
     def detached(self) -> Loss:
         """Without the graph behind it, so that the graph's memory is free for the next minibatch."""
-        if not self.total.requires_grad:
+        if isinstance(self.total, float) or not self.total.requires_grad:
             return self
         kept = {name: getattr(self, name).detach() for name in ("total", "policy", "value", "entropy", "log_ratio")}
         return replace(self, **kept, backward=_spent)
@@ -69,9 +69,6 @@ class Descent:
         log_ratio = torch.cat([loss.log_ratio.flatten() for loss in losses])
         ratio = log_ratio.exp()
         means = {
-            "policy_loss": torch.stack([loss.policy for loss in losses]),
-            "value_loss": torch.stack([loss.value for loss in losses]),
-            "loss": torch.stack([loss.total for loss in losses]),
             "entropy_loss": -torch.cat([loss.entropy.flatten() for loss in losses]),
             "approx_kl": approximate_kl(log_ratio, ratio),
         }
@@ -79,6 +76,8 @@ class Descent:
         if clip is not None:
             means["clip_fraction"] = ((ratio - 1.0).abs() > clip).float()
         metrics: dict[str, Metric] = {f"train/{name}": Mean(float(x.mean()), count) for name, x in means.items()}
+        for name, part in (("policy_loss", "policy"), ("value_loss", "value"), ("loss", "total")):
+            metrics[f"train/{name}"] = Mean(sum(float(getattr(loss, part)) for loss in losses) / count, count)
         metrics["train/grad_norm"] = Mean(sum(self.norms) / count, count)
         metrics["train/minibatches"] = Mean(count)
         return metrics

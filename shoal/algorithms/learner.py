@@ -6,7 +6,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 from shoal.api.algorithm import Differentiable, Learner, NonFiniteError, Optimiser
 from shoal.base.flat import Flat
@@ -15,7 +14,7 @@ from shoal.base.flat import Flat
 class Adam(Optimiser):
     """Adam (Kingma & Ba 2015) with a bound on the gradient's norm.
 
-    One fused call on the flat block: `torch.optim.Adam` spends more time around that call than in it.
+    One fused call on the flat block: `torch.optim` spends more time around that call than in it.
     """
 
     def __init__(self, flat: Flat, *, lr: float, max_grad_norm: float, eps: float = 1e-5) -> None:
@@ -28,9 +27,10 @@ class Adam(Optimiser):
         """One step along `flat.gradients`."""
         assert self.flat.gradients is not None, "this block was laid out without gradients"
         now = self._moments
-        adam(
+        now.steps.add_(1)
+        torch._fused_adam_(
             [self.flat.parameters], [self.flat.gradients], [now.mean], [now.square], [], [now.steps],
-            fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.lr, weight_decay=0.0, eps=self._eps, maximize=False,
+            lr=self.lr, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=self._eps, amsgrad=False, maximize=False,
         )  # fmt: skip
 
     def state_dict(self) -> dict[str, Tensor]:

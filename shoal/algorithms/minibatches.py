@@ -67,7 +67,7 @@ class RowMinibatches(Minibatches[Experience]):
 
         self._rows = _map(batch, lambda tensor: tensor.flatten(0, 1).index_select(0, keep))
         self._size = len(keep)
-        self._sizes = np.diff(np.linspace(0, self._size, count + 1).astype(int)).tolist()
+        self._sizes = part_sizes(self._size, count)
 
     def epoch(self, random: np.random.Generator) -> Iterator[Experience]:
         order = torch.from_numpy(random.permutation(self._size))
@@ -78,6 +78,18 @@ class RowMinibatches(Minibatches[Experience]):
 
         shuffled = _map(self._rows, split)
         yield from (_map(shuffled, itemgetter(i)) for i in range(len(self._sizes)))
+
+
+def part_sizes(rows: int, count: int) -> list[int]:
+    """Of `count` parts that differ by one row at most."""
+    sizes: list[int] = np.diff(np.linspace(0, rows, count + 1).astype(int)).tolist()
+    return sizes
+
+
+def pieces(part: Experience, rows: int) -> list[Experience]:
+    """A minibatch of rows, cut into pieces of at most so many; nothing is copied."""
+    cut = _map(part, lambda tensor: list(tensor.split(rows, 1)))
+    return [_map(cut, itemgetter(i)) for i in range(len(cut.action))]
 
 
 class LaneMinibatches(Minibatches[Batch]):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from shoal.algorithms.actor_critic import ActorCritic
 from shoal.algorithms.kernels import numbers
-from shoal.algorithms.kernels.tower import Tower
+from shoal.algorithms.kernels.tower import Scratch, Tower
 from shoal.api.env import Array
 from shoal.api.policy import Model
 from shoal.models.heads.discrete import Categorical
@@ -18,6 +20,27 @@ from shoal.models.mlp import MLPModel
 
 _not_finite_later = np.errstate(invalid="ignore", over="ignore")
 """What is not finite shows in the gradient's norm."""
+
+
+class Rows(NamedTuple):
+    """What there is to learn from, and nothing else: `[N]`, what is seen `[N, width]`."""
+
+    observation: Array
+    world: Array
+    """What the critic sees: the very same array where it sees no more than the actor."""
+    action: Array
+    log_prob: Array
+    advantage: Array
+    target: Array
+
+    def shuffled(self, random: np.random.Generator, sizes: list[int]) -> Iterator[Rows]:
+        """All of them once, in a new order, in parts of these sizes."""
+        order = random.permutation(len(self.action))
+        seen = self.observation.take(order, 0)
+        world = seen if self.world is self.observation else self.world.take(order, 0)
+        new = Rows(seen, world, *(column.take(order) for column in self[2:]))
+        ends = np.cumsum(sizes).tolist()
+        yield from (Rows(*(column[end - size : end] for column in new)) for size, end in zip(sizes, ends, strict=True))
 
 
 @dataclass(frozen=True)
@@ -38,8 +61,9 @@ class PPOKernel:
     def __init__(self, policy: ActorCritic) -> None:
         assert isinstance(policy.actor, MLPModel)
         assert isinstance(policy.critic, MLPModel)
-        self._actor = Tower(_linears(policy.actor, policy.head.linear))
-        self._critic = Tower(_linears(policy.critic, policy.value))
+        scratch = Scratch()
+        self._actor = Tower(_linears(policy.actor, policy.head.linear), scratch)
+        self._critic = Tower(_linears(policy.critic, policy.value), scratch)
 
     @staticmethod
     def suits(policy: ActorCritic) -> bool:
@@ -49,19 +73,13 @@ class PPOKernel:
         return choice and not policy.shared and all(_is_plain(model) for model in (policy.actor, policy.critic))
 
     @_not_finite_later
-    def judge(
-        self, observation: Tensor, world: Tensor, action: Tensor, old_log_prob: Tensor, advantage: Tensor,
-        target: Tensor, *, clip: float, value_coef: float, entropy_coef: float,
-    ) -> Judged:  # fmt: skip
-        """observation, world (what the critic sees) `[N, ...]`, the others `[N]`.
-
-        d log p(a) / d logit = onehot(a) - p and dH / d logit = -p (log p + H).
-        """
-        index, weight = action.numpy(), advantage.numpy()
-        at, scale = (numbers(len(index)), index), np.float32(1.0 / len(index))
-        log_probs, probs = _softmax(self._actor.forward(observation.flatten(1).numpy()))
-        error = self._critic.forward(world.flatten(1).numpy())[:, 0] - target.numpy()
-        log_ratio = log_probs[at] - old_log_prob.numpy()
+    def judge(self, rows: Rows, *, clip: float, value_coef: float, entropy_coef: float) -> Judged:
+        """d log p(a) / d logit = onehot(a) - p and dH / d logit = -p (log p + H)."""
+        weight = rows.advantage
+        at, scale = (numbers(len(weight)), rows.action), np.float32(1.0 / len(weight))
+        log_probs, probs = _softmax(self._actor.forward(rows.observation))
+        error = self._critic.forward(rows.world)[:, 0] - rows.target
+        log_ratio = log_probs[at] - rows.log_prob
         ratio = np.exp(log_ratio)
         free = ratio * weight
         bound = np.minimum(np.maximum(ratio, np.float32(1.0 - clip)), np.float32(1.0 + clip)) * weight
@@ -72,7 +90,10 @@ class PPOKernel:
         if entropy_coef:
             by_logit += probs * (log_probs + entropy[:, None]) * (np.float32(entropy_coef) * scale)
         by_value = (error * (np.float32(value_coef) * scale))[:, None]
-        policy, value = -float(np.minimum(free, bound).mean()), 0.5 * float(np.dot(error, error) * scale)
+        policy, value = (
+            -float(np.add.reduce(np.minimum(free, bound)) * scale),
+            0.5 * float(np.dot(error, error) * scale),
+        )
         return Judged(policy, value, entropy, log_ratio, by_logit, by_value)
 
     @_not_finite_later

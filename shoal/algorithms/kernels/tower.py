@@ -23,9 +23,9 @@ def one_thread() -> None:
 class Tower:
     """A stack of `nn.Linear`s with tanh between them. Gradients go straight into the flat block: every `.grad` is a view of it."""
 
-    def __init__(self, linears: list[nn.Linear]) -> None:
+    def __init__(self, linears: list[nn.Linear], scratch: Scratch | None = None) -> None:
         one_thread()
-        self._linears = linears
+        self._linears, self._scratch = linears, scratch or Scratch()
         self._room: dict[int, _Room] = {}
         self._lies_at = -1
 
@@ -49,9 +49,9 @@ class Tower:
         for i in reversed(range(len(self._weights))):
             seen = room.seen[i]
             np.dot(up.T, seen, out=self._by_weight[i])
-            np.add.reduce(up, 0, out=self._by_bias[i])
+            np.dot(room.ones, up, out=self._by_bias[i])
             if i:
-                below, slope = room.below[i], room.slope[i]
+                below, slope = self._scratch(i % 2, seen.shape), self._scratch("slope", seen.shape)
                 np.dot(up, self._weights[i], out=below)
                 np.multiply(seen, seen, out=slope)
                 np.subtract(1, slope, out=slope)
@@ -75,11 +75,24 @@ class Tower:
         return self._room[rows]
 
 
+class Scratch:
+    """Arrays to compute in, shared by towers that take turns: what they write last is still in the cache for the next."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[tuple[int | str, tuple[int, ...]], Array] = {}
+
+    def __call__(self, name: int | str, shape: tuple[int, ...]) -> Array:
+        array = self._arrays.get((name, shape))
+        if array is None:
+            array = self._arrays[name, shape] = np.empty(shape, np.float32)
+        return array
+
+
 class _Room:
-    """seen     what each layer is given, and last what comes out
-    below    derivatives by what each layer is given
-    slope    of tanh there
+    """ones     to add up rows with: a product with them takes a third of the time of a sum
+    seen     what each layer is given, and last what comes out
     """
 
     def __init__(self, rows: int, widths: list[int]) -> None:
-        self.seen, self.below, self.slope = ([np.empty((rows, w), np.float32) for w in widths] for _ in range(3))
+        self.ones = np.ones(rows, np.float32)
+        self.seen = [np.empty((rows, width), np.float32) for width in widths]
