@@ -116,6 +116,8 @@ class PlacementConfig(Config):
     """How many versions old experience may be: 0 waits for every update, 1 samples during one. Default: the algorithm's own."""
     exact: bool | None = None
     """Equal bits whoever runs it: rounds act with the version due, fragments are ordered by actor. Default: at lag 0 and inline."""
+    pin: bool | None = None
+    """On one machine: each worker process keeps to one core. Default: where there are exactly as many as cores."""
     cluster: ClusterConfig = ClusterConfig()
     """What workers reserve, and on which machines."""
 

@@ -59,6 +59,8 @@ class HostOrder(NamedTuple):
     checkpoint: int
     logs: str
     faults: str
+    core: int | None = None
+    """The one it keeps to; None: whichever is free."""
 
 
 def serve(order: HostOrder, connection: Connection) -> None:
@@ -68,6 +70,8 @@ def serve(order: HostOrder, connection: Connection) -> None:
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))  # so may this; but who sends it to us alone means us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     torch.set_num_threads(1)
+    if order.core is not None:
+        os.sched_setaffinity(0, {order.core})
     control = ControlEnd(connection)
     with log_to(Path(order.logs), order.host.name):
         try:

@@ -27,6 +27,7 @@ class LocalLauncher(ProcessLauncher):
         if start is not None:
             check_fit(program, start)
         hosts = hosts_of(program)
+        self._cores = cores_of(program, len(hosts))
         self._memory = SharedStreams(plan_wiring(program, hosts), hosts)
         self._processes = Supervisor(serve, self._order, folder.logs, len(hosts))
         super().__init__(program, start, folder, self._memory, self._processes)
@@ -49,8 +50,21 @@ class LocalLauncher(ProcessLauncher):
         return HostOrder(
             os.getpid(), self._program.experiment.model_dump(), host, number, self._memory.handles(host),
             self._processes.pulses, life, str(self._folder.checkpoints), self.checkpoint, str(self._folder.logs),
-            os.environ.get(VARIABLE, ""),
+            os.environ.get(VARIABLE, ""), self._cores[number],
         )  # fmt: skip
+
+
+def cores_of(program: Program, hosts: int) -> list[int | None]:
+    """The core that each host keeps to, by `placement.pin`; None: whichever is free.
+
+    Busy processes that are as many as the cores share one now and then if the kernel places them, while another core idles.
+    """
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+    asked = program.experiment.placement.pin
+    fits = len(cores) == hosts > 1 and not program.experiment.env.background
+    if not (fits if asked is None else asked and cores):
+        return [None] * hosts
+    return [cores[number % len(cores)] for number in range(hosts)]
 
 
 def check_fit(program: Program, start: Checkpoint) -> None:

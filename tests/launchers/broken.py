@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -30,6 +31,19 @@ class Flawed(gymnasium.Env[np.ndarray, int]):
         self._time += 1
         reward = float("nan") if self._time in self._bad else 1.0
         return np.zeros(2, np.float32), reward, self._time % 10 == 0, False, {}
+
+
+class Telling(Flawed):
+    """Writes down the cores that its process may use."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(range(0))
+        (Path(path) / str(os.getpid())).write_text(",".join(map(str, sorted(os.sched_getaffinity(0)))))
+
+
+def telling(path: str) -> Telling:
+    """Tells in a file named after its process."""
+    return Telling(path)
 
 
 def nan_reward() -> Flawed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ import shoal
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints.store import CheckpointStore
+from shoal.launchers.local import cores_of
+from shoal.launchers.program import expand
 from tests.launchers.processes import alive, below, nothing_left
 
 MAPPO = {"critic": "central", "agent_ids": True, "normalise_values": True}
@@ -198,3 +201,32 @@ def test_killing_the_main_process_leaves_none_of_the_others(tmp_path: Path) -> N
     while alive(children) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive(children)
+
+
+def test_each_process_keeps_to_its_core(tmp_path: Path) -> None:
+    """Asked to, processes in turn take the cores that there are; otherwise they may use them all."""
+    every = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    for pin, told in ((True, every.split(",")), (False, [every])):
+        cores = tmp_path / f"cores-{pin}"
+        cores.mkdir()
+        env = {"id": "tests.launchers.broken:telling", "kwargs": {"path": str(cores)}}
+        shoal.train(
+            experiment(env=env, placement={"actors": 2, "trainers": 1, "together": False, "pin": pin}, stop={"updates": 1}),
+            root=tmp_path / "runs", trial=str(pin), on="local", quiet=True,
+        )  # fmt: skip
+        by_process = {path.name: path.read_text() for path in cores.iterdir() if path.name != str(os.getpid())}
+        assert len(by_process) == 3  # the trainer asks the world for its spaces
+        assert set(by_process.values()) <= set(told)
+    assert cores_of(expand(experiment(placement={"pin": True})), 3) == [
+        int(every.split(",")[number % len(every.split(","))]) for number in range(3)
+    ]
+
+
+def test_pinned_by_default_where_processes_are_as_many_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
+    program = expand(experiment())
+    assert cores_of(program, 2) == [3, 5]
+    assert cores_of(program, 1) == [None]
+    assert cores_of(program, 3) == [None] * 3
+    assert cores_of(expand(experiment(placement={"pin": False})), 2) == [None, None]
+    assert cores_of(expand(experiment(env={"background": True})), 2) == [None, None]
