@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from gymnasium.spaces import Discrete
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
 from shoal.algorithms.learner import Adam
 from shoal.algorithms.policy_gradient import check_schedules, part
-from shoal.algorithms.priorities import PrioritisedConfig, by_row, on_or_off, priorities_of
+from shoal.algorithms.priorities import by_row, priorities_of
+from shoal.algorithms.replayed import ReplayedConfig
 from shoal.algorithms.returns import n_step
 from shoal.algorithms.target import Target
-from shoal.api.algorithm import Algorithm, Learner, Needs, Priorities, Replay, Task, Update
+from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
 from shoal.api.env import AgentGroup
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Mean, Metric
 from shoal.api.policy import Policy
-from shoal.base.config import Config, Count, Schedule, value_at
+from shoal.base.config import Count, Schedule, value_at
 from shoal.base.errors import InputError
 from shoal.base.flat import Flat
 
 
-class QLearningConfig(Config):
+class QLearningConfig(ReplayedConfig):
     """The settings that all of them have."""
 
     lr: float | Schedule = 1e-3
     """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
-    unroll: Count = Field(8, ge=1)
-    """Decisions per sequence: what a lane plays between two rounds, and what is replayed as a whole."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount: how much a reward is worth one decision later."""
-    n_step: Count = Field(1, ge=1)
-    """Rewards that are added up before the target network values the rest."""
     epsilon: float | Schedule = Schedule(start=1.0, end=0.05, steps=10_000)
     """Chance of a random action; a number, or a straight line over environment steps."""
     double: bool = True
@@ -49,16 +44,6 @@ class QLearningConfig(Config):
     """Updates between two copies into the target network."""
     tau: float | None = Field(None, gt=0, le=1)
     """Move the target network by this share after every update, instead of a copy now and then."""
-    capacity: Count = Field(50_000, ge=1)
-    """Rows that are kept for replay."""
-    batch: Count = Field(128, ge=1)
-    """Rows of one update: `batch / unroll` sequences."""
-    updates: Count = Field(16, ge=1)
-    """Updates per round of `lanes x unroll` new rows."""
-    warmup: Count = Field(1_000, ge=1)
-    """Rows that are kept before the first update."""
-    prioritised: Annotated[PrioritisedConfig | None, BeforeValidator(on_or_off)] = None
-    """Draw what was valued worst more often: `true`, or its settings; left out: all that is kept alike."""
     burn_in: Count = Field(0, ge=0)
     """Rows before a sequence that only warm recurrent state."""
     max_grad_norm: float = Field(10.0, gt=0)
@@ -165,18 +150,6 @@ def td_loss(chosen: Tensor, target: Tensor, kind: Literal["huber", "squared"], w
     if kind == "huber":
         return (weights * functional.huber_loss(chosen, target, reduction="none")).mean()
     return 0.5 * (weights * functional.mse_loss(chosen, target, reduction="none")).mean()
-
-
-def replay_of(config: QLearningConfig, horizon: int | None) -> Replay:
-    """What is kept and drawn; a batch is whole sequences."""
-    if config.batch % config.unroll:
-        nearest = max(1, round(config.batch / config.unroll)) * config.unroll
-        raise InputError(
-            f"algorithm.batch = {config.batch} is no multiple of algorithm.unroll = {config.unroll}: try {nearest}"
-        )
-    asked = config.prioritised
-    priorities = None if asked is None else Priorities(asked.alpha, asked.beta, horizon)
-    return Replay(config.capacity, config.batch // config.unroll, config.updates, config.warmup, priorities)
 
 
 def choices_of(group: AgentGroup, name: str) -> Discrete:

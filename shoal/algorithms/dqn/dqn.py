@@ -7,7 +7,8 @@ from torch import Tensor
 
 from shoal.algorithms.dqn.config import DQNConfig
 from shoal.algorithms.dqn.policy import QPolicy
-from shoal.algorithms.q_learning import Judged, QLearning, choices_of, replay_of
+from shoal.algorithms.q_learning import Judged, QLearning, choices_of
+from shoal.algorithms.replayed import replay_of
 from shoal.api.algorithm import Needs, Task
 from shoal.api.fragment import Fragment
 from shoal.base.config import Named, value_at

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from shoal.algorithms.dqn.dqn import picked
-from shoal.algorithms.q_learning import Judged, QLearning, choices_of, replay_of
+from shoal.algorithms.q_learning import Judged, QLearning, choices_of
 from shoal.algorithms.qmix.config import QMIXConfig
 from shoal.algorithms.qmix.policy import TeamPolicy
+from shoal.algorithms.replayed import replay_of
 from shoal.api.algorithm import Needs, Task
 from shoal.api.fragment import Fragment
 from shoal.base.config import Named, value_at
