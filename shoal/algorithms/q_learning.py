@@ -15,6 +15,7 @@ from shoal.algorithms.learner import Adam
 from shoal.algorithms.policy_gradient import check_schedules, part
 from shoal.algorithms.priorities import by_row, priorities_of
 from shoal.algorithms.replayed import ReplayedConfig
+from shoal.algorithms.rescaling import rescaled, restored
 from shoal.algorithms.returns import n_step
 from shoal.algorithms.target import Target
 from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
@@ -38,6 +39,8 @@ class QLearningConfig(ReplayedConfig):
     """The newest parameters choose the next action, the target network values it; otherwise the target network does both."""
     dueling: bool = False
     """Split values into that of the situation and what each choice adds."""
+    rescale: bool = False
+    """Learn values squeezed by h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x: for rewards of very different size, unclipped."""
     loss: Literal["huber", "squared"] = "huber"
     """What is made of an error: `huber` grows straight beyond 1, `squared` is half its square."""
     target_every: Count = Field(100, ge=1)
@@ -109,13 +112,15 @@ class QLearning(Algorithm):
         return Update(metrics, priorities_of(chosen - target, judged.counts, config.prioritised.eta))
 
     def targets(self, batch: Fragment, judged: Judged) -> Tensor:
-        """What the values should be."""
+        """What the values should be; with `rescale`, both are squeezed, and added to rewards as what they stand for."""
         columns = (batch.reward, batch.terminated, batch.truncated)
         if judged.chosen.ndim > 2:
             columns = tuple(column.unsqueeze(-1) for column in columns)
         reward, terminated, truncated = columns
-        following, config = judged.following, self.settings
-        return n_step(reward, following, terminated, truncated, gamma=config.gamma, steps=config.n_step)
+        config = self.settings
+        following = restored(judged.following) if config.rescale else judged.following
+        target = n_step(reward, following, terminated, truncated, gamma=config.gamma, steps=config.n_step)
+        return rescaled(target) if config.rescale else target
 
     def _metrics(self, chosen: Tensor, target: Tensor, loss: float, norm: float) -> dict[str, Metric]:
         return {
