@@ -71,6 +71,8 @@ def _parts(document: dict[str, Any], folder: RunFolder, *, framed: bool) -> Iter
         yield from (Text(), _workers(workers, framed=framed))
     if rows := document.get("rows"):
         yield from (Text(), _rows(rows))
+    if replay := document.get("replay"):
+        yield Text.assemble(("replay", "dim"), *(f"  {count:,} {name}" for name, count in replay.items()))
     if ended:
         yield Text(f"look again: {command()} evaluate {folder.path}", "dim")
 

@@ -261,7 +261,7 @@ class _Run(Surroundings):
             "elapsed": controller.elapsed, "fps": controller.fps, "return": controller.recent_return,
             "stop": self._program.experiment.stop.model_dump(exclude_none=True),
             "workers": [{**shares.get(worker["kind"], {}), **worker} for worker in self._launcher.workers()],
-            "rows": {"produced": account.produced, **account.settled, "in_flight": account.in_flight},
+            "rows": account.named, "replay": account.replayed,
         }  # fmt: skip
 
     # ------------------------------------------------------------ what the controller asks for

@@ -24,11 +24,13 @@ from shoal.streams.transports.memory import NoWaiting
 
 OUTCOMES = ("trained", "inserted", "stale", "not_finite", "lost")
 """What becomes of a fragment's rows. inserted: kept for replay; stale: older than `max_lag`; lost: their trainer died with them."""
+_BOOKS: dict[str, tuple[int, ...]] = {"produced": (), "settled": (len(OUTCOMES),), "gone": (2,)}
+"""gone: of all rows inserted, those that made room for others, and those that were lost with a buffer."""
 _IDS = [(name, np.int64) for name in ("producer", "incarnation", "sequence", "rows", "steps", "version")]
-HEADER = np.dtype([*_IDS, ("produced", np.int64, (2,)), ("settled", np.int64, (2, len(OUTCOMES)))])
+HEADER = np.dtype([*_IDS, *((name, np.int64, (2, *shape)) for name, shape in _BOOKS.items())])
 """rows: valid ones; steps: environment steps behind them; version: the oldest that decided.
 
-produced, settled: the ring's books. The writer adds up the rows it posted, the reader what became of them; posting n is booked in
+The others are the ring's books. The writer adds up the rows it posted, the reader what became of them; posting n is booked in
 column n % 2 on top of column (n - 1) % 2 of the posting before: booked twice, by a process and its successor, it counts once.
 """
 
@@ -127,6 +129,7 @@ class SampleReader:
         self._open: list[deque[_Taken]] = [deque() for _ in rings]
         self._batch: list[_Taken] = []
         self._next = self._first_round = 0
+        self._gone = np.zeros(2, np.int64)
 
     def take(self, timeout: float, oldest: int = 0) -> list[Posted] | None:
         """A whole batch; None while one is missing. Experience of versions before `oldest` is dropped, unless exact."""
@@ -153,7 +156,7 @@ class SampleReader:
         ring = self._rings[index]
         slot = ring.take(0.0)
         while slot is not None and ring.taken <= self._first_round:
-            settle(ring, slot, "lost")
+            settle(ring, slot, "lost", self._gone)
             slot = ring.take(0.0)
         if slot is None:
             return None
@@ -161,9 +164,13 @@ class SampleReader:
         self._open[index].append(taken)
         return taken
 
-    def free(self, outcome: str = "trained") -> None:
-        """Give the batch's slots back: after the version trained on them is published, so that credits bound the lag."""
+    def free(self, outcome: str = "trained", evicted: int = 0) -> None:
+        """Give the batch's slots back: after the version trained on them is published, so that credits bound the lag.
+
+        `evicted`: rows that made room for those of this batch, where it was inserted.
+        """
         batch, self._batch = self._batch, []
+        self._gone[0] += evicted
         self._next = (self._next + 1) % len(self._rings)
         self._settle(batch, outcome)
 
@@ -175,14 +182,18 @@ class SampleReader:
             queue = self._open[index]
             while queue and queue[0].outcome:
                 taken = queue.popleft()
-                settle(self._rings[index], taken.posted.slot, taken.outcome)
+                settle(self._rings[index], taken.posted.slot, taken.outcome, self._gone)
 
     def recover(self, first_round: int) -> None:
-        """After a reader's death: what it held is lost; in exact runs so is, once it comes, the rest of a round it had begun."""
+        """After a reader's death: what it held is lost; in exact runs so is, once it comes, the rest of a round it had begun.
+
+        So are all rows that it had inserted: they are booked with the next slot that is freed.
+        """
         self._first_round = first_round if self._exact else 0
+        self._gone[1] = sum(account(ring).held for ring in self._rings)
         for ring in self._rings:
             for slot in ring.held():
-                settle(ring, slot, "lost")
+                settle(ring, slot, "lost", self._gone)
 
 
 @dataclass
@@ -203,10 +214,31 @@ class Account:
     settled: dict[str, int]
     """What became of them -> how many."""
     in_flight: int
+    evicted: int = 0
+    """Of those inserted: they made room for others."""
+    forgotten: int = 0
+    """Of those inserted: the buffer that held them died."""
 
     def __add__(self, other: Account) -> Account:
         settled = {name: count + other.settled[name] for name, count in self.settled.items()}
-        return Account(self.produced + other.produced, settled, self.in_flight + other.in_flight)
+        gone = (self.evicted + other.evicted, self.forgotten + other.forgotten)
+        return Account(self.produced + other.produced, settled, self.in_flight + other.in_flight, *gone)
+
+    @property
+    def held(self) -> int:
+        """Rows that can be replayed: all inserted ones that are not gone."""
+        return self.settled["inserted"] - self.evicted - self.forgotten
+
+    @property
+    def named(self) -> dict[str, int]:
+        """Rows by what became of them, for people."""
+        return {"produced": self.produced, **self.settled, "in_flight": self.in_flight}
+
+    @property
+    def replayed(self) -> dict[str, int]:
+        """What became of those inserted; empty where none was."""
+        gone = {"held": self.held, "evicted": self.evicted, "forgotten": self.forgotten}
+        return gone if self.settled["inserted"] else {}
 
     @property
     def balanced(self) -> bool:
@@ -214,11 +246,15 @@ class Account:
         return self.produced == sum(self.settled.values()) + self.in_flight
 
 
-def settle(ring: Ring, slot: Slot, outcome: str) -> None:
-    """Book what became of the oldest taken slot, and free it."""
+def settle(ring: Ring, slot: Slot, outcome: str, gone: np.ndarray | None = None) -> None:
+    """Book what became of the oldest taken slot, and free it. `gone`: rows evicted and forgotten since, taken into the books."""
     number, header = ring.freed, slot.arrays["header"]
     header["settled"][number % 2] = _booked(ring, "settled", number)
     header["settled"][number % 2, OUTCOMES.index(outcome)] += header["rows"]
+    header["gone"][number % 2] = _booked(ring, "gone", number)
+    if gone is not None and gone.any():
+        header["gone"][number % 2] += gone
+        gone[:] = 0
     ring.free(slot)
 
 
@@ -228,9 +264,10 @@ def account(ring: Ring) -> Account:
         posted, freed = ring.posted, ring.freed
         produced = int(_booked(ring, "produced", posted))
         settled = dict(zip(OUTCOMES, _booked(ring, "settled", freed).tolist(), strict=True))
+        gone = _booked(ring, "gone", freed).tolist()
         in_flight = sum(int(ring.look(number).arrays["header"]["rows"]) for number in range(freed, posted))
         if (posted, freed) == (ring.posted, ring.freed):
-            return Account(produced, settled, in_flight)
+            return Account(produced, settled, in_flight, *gone)
 
 
 def _booked(ring: Ring, column: str, number: int) -> np.ndarray:

@@ -211,8 +211,7 @@ class Controller:
     def _rows(self) -> dict[str, float]:
         """The books of this launch: produced = what became of them + in flight."""
         account = self._around.accounts()
-        settled = {f"rows/{name}": count for name, count in account.settled.items()}
-        return {"rows/produced": account.produced, **settled, "rows/in_flight": account.in_flight}
+        return {f"rows/{name}": count for name, count in {**account.named, **account.replayed}.items()}
 
     @property
     def elapsed(self) -> float:

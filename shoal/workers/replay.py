@@ -21,13 +21,16 @@ class ReplayFeed:
         self._sequences = max(1, needs.sequences // replicas)
         self._replicas = replicas
         self._updates = self._rows = 0
+        self.evicted = 0
+        """Rows that made room for the last round."""
 
     def batches(self, fragments: list[Fragment], version: int, learner: Learner) -> Iterator[Fragment]:
         """Keep a round; then as many batches as it is worth, none of them before there are `warmup` rows."""
-        before = self.buffer.inserted
+        before, evicted = self.buffer.inserted, self.buffer.evicted
         for fragment in fragments:
             self.buffer.insert(fragment)
         self._updates, self._rows = 0, self.buffer.inserted - before
+        self.evicted = self.buffer.evicted - evicted
         # Replicas differ in rows and must begin together.
         held = float(learner.mean(torch.tensor(float(self.buffer.held)))) * self._replicas
         if held < self._needs.warmup or not self.buffer.filled:

@@ -119,7 +119,10 @@ class TrainerWorker(Worker):
             if undone and not problem:
                 metrics["train/undone_rounds"] = Total(1)
         self._publish()
-        self._samples.free("not_finite" if problem else "trained" if self._replay is None else "inserted")
+        if self._replay is None or problem:
+            self._samples.free("not_finite" if problem else "trained")
+        else:
+            self._samples.free("inserted", self._replay.evicted)
         metrics["train/dropped_not_finite" if problem else "train/rows"] = Total(rows)
         metrics |= {"train/lag": Largest(lag), "time/train": Total(time.perf_counter() - began), **self._shares.take()}
         version = self.version if self._replica.speaks else None

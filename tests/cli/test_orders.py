@@ -33,6 +33,7 @@ LIVE: dict[str, Any] = {
          "waited_input": 0.59, "waited_slot": 0.0},
     ],
     "rows": {"produced": 41007, "trained": 40960, "in_flight": 40, "dropped_stale": 7},
+    "replay": {"held": 900, "evicted": 12, "forgotten": 0},
 }  # fmt: skip
 
 
@@ -109,6 +110,7 @@ def test_status_of_a_live_run(live: Run, monkeypatch: pytest.MonkeyPatch) -> Non
         "trainer-agent      123         0  alive  41 %   59 %   0 %",
         "",
         "rows  41,007 produced = 40,960 trained + 40 in flight + 7 dropped stale",
+        "replay  900 held  12 evicted  0 forgotten",
     ]
 
 

@@ -272,3 +272,37 @@ def test_the_books_hold_whatever_happens(rings: int, slots: int, exact: bool, mo
     world.free("trained")
     world.check()
     assert all(ring.freed == ring.taken for ring in world.rings)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(1, 3),
+    st.lists(st.tuples(st.integers(0, 1), st.integers(1, 9), st.sampled_from([None, "before", "after"])), max_size=30),
+)
+def test_what_replay_holds_is_what_the_books_say(slots: int, moves: list[tuple[int, int, str | None]]) -> None:
+    """A buffer of three fragments that dies beside the moment of freeing, and takes with it all that it held."""
+    world, kept = World(2, slots, exact=False), []
+    world.reader = SampleReader(list(world.rings), exact=False, size=1)
+    for ring, rows, dies in moves:
+        world.post(ring, rows)
+        batch = world.reader.take(0.0)
+        assert batch is not None
+        kept.append(rows)
+        evicted = sum(kept[:-3])
+        kept = kept[-3:]
+        world.rings[ring].dies = dies
+        try:
+            world.reader.free("inserted", evicted)
+        except DiedError:
+            kept = []
+            world.reader = SampleReader(list(world.rings), exact=False, size=1)
+            world.reader.recover(0)
+        books = world.check()
+        assert books.held - int(world.reader._gone.sum()) == sum(kept)
+    world.post(0, 5)
+    assert world.reader.take(0.0) is not None
+    world.reader.free("inserted", sum(kept[:-2]))
+    books = world.check()
+    assert books.held == sum(kept[-2:]) + 5
+    assert books.settled["inserted"] == books.held + books.evicted + books.forgotten
+    assert books.replayed == {"held": books.held, "evicted": books.evicted, "forgotten": books.forgotten}

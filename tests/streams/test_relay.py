@@ -63,7 +63,7 @@ def read(ring: ShmRing) -> int | None:
     if slot is None:
         return None
     number = int(slot.arrays["x"][0])
-    settle(ring, slot, "trained")
+    settle(ring, slot, "trained", np.array([1, 0]))
     return number
 
 
@@ -90,6 +90,7 @@ def test_slots_come_in_order_once_and_credits_go_back(twice: bool) -> None:
     assert account(there).produced == 400
     assert account(there).settled["trained"] == 400
     assert account(here).settled["trained"] == 400, "the books came back with the credits"
+    assert account(here).evicted == 40
 
 
 def test_an_empty_ring_costs_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:

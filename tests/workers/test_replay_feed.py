@@ -70,7 +70,9 @@ def test_it_begins_when_it_is_warm_and_publishes_one_version_a_round() -> None:
     for number in range(3, 8):
         last = world.round(float(number))
     assert (last["replay/held"], last["replay/evicted"]) == (16, 12)
-    assert account(world.ring).settled["inserted"] == world.buffer.inserted == 28
+    books = account(world.ring)
+    assert books.settled["inserted"] == world.buffer.inserted == 28
+    assert (books.held, books.evicted, books.forgotten) == (16, 12, 0)
 
 
 def test_a_bad_round_is_not_kept() -> None:

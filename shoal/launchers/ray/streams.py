@@ -6,7 +6,7 @@ Every change of place ends in one call per agent, with all that its machine has 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,7 +174,7 @@ class RayStreams:
         known = self._known.pop(name, None)
         if known is not None:
             settled = {**known.settled, "lost": known.settled["lost"] + known.in_flight}
-            self._lost += Account(known.produced, settled, 0)
+            self._lost += replace(known, settled=settled, in_flight=0)
         self._copies[name] = set()
         return RingState(self._posted[name], self._posted[name], b"")
 

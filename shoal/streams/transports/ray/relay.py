@@ -66,7 +66,8 @@ class RingSender:
         while self.ring.freed < min(freed, self.ring.taken):
             slot = self.ring.look(self.ring.freed)
             if books and self.ring.freed == freed - 1:
-                _header(slot)["settled"] = _parsed(slot, books)["settled"]
+                for name in ("settled", "gone"):  # the reader's half
+                    _header(slot)[name] = _parsed(slot, books)[name]
             self.ring.free(slot)
 
     def turn_to(self, peer: str) -> None:
