@@ -26,6 +26,7 @@ from shoal.api.policy import Policy
 from shoal.base.config import Count, Schedule, value_at
 from shoal.base.errors import InputError
 from shoal.base.flat import Flat
+from shoal.base.tree import Tree, tree_map
 
 
 class QLearningConfig(ReplayedConfig):
@@ -48,13 +49,13 @@ class QLearningConfig(ReplayedConfig):
     tau: float | None = Field(None, gt=0, le=1)
     """Move the target network by this share after every update, instead of a copy now and then."""
     burn_in: Count = Field(0, ge=0)
-    """Rows before a sequence that only warm recurrent state."""
+    """Rows before a sequence, repeated from the one before, that only bring its recurrent state up to date."""
     max_grad_norm: float = Field(10.0, gt=0)
     """Bound on the gradient's norm."""
 
 
 class Judged(NamedTuple):
-    """What a batch says: `[R, B]` each, or `[R, B, A]` where a lane's agents are judged one by one."""
+    """What the rows behind the burn-in say: `[R, B]` each, or `[R, B, A]` where a lane's agents are judged one by one."""
 
     chosen: Tensor
     """Value of the action taken, with its graph."""
@@ -85,7 +86,21 @@ class QLearning(Algorithm):
 
     @abstractmethod
     def _judge(self, batch: Fragment) -> Judged:
-        """Value the actions of a batch, and what could follow."""
+        """Value the actions of a batch behind its burn-in, and what could follow."""
+
+    @property
+    def behind(self) -> slice:
+        """The rows behind the burn-in: those that are judged."""
+        return slice(self.settings.burn_in, None)
+
+    def _values(self, observation: Tree, batch: Fragment) -> tuple[Tensor, Tensor]:
+        """Of the rows behind the burn-in, by the newest parameters, with their graph, and by the target network.
+
+        Both warm up from the stored state, each for itself and without a graph: so the state is one of theirs before they learn.
+        """
+        with torch.no_grad():
+            target = warmed_up(self.target.module, observation, batch, self.settings.burn_in)
+        return warmed_up(self.policy, observation, batch, self.settings.burn_in), target
 
     @property
     @abstractmethod
@@ -113,7 +128,7 @@ class QLearning(Algorithm):
 
     def targets(self, batch: Fragment, judged: Judged) -> Tensor:
         """What the values should be; with `rescale`, both are squeezed, and added to rewards as what they stand for."""
-        columns = (batch.reward, batch.terminated, batch.truncated)
+        columns = tuple(column[self.behind] for column in (batch.reward, batch.terminated, batch.truncated))
         if judged.chosen.ndim > 2:
             columns = tuple(column.unsqueeze(-1) for column in columns)
         reward, terminated, truncated = columns
@@ -146,6 +161,16 @@ class QLearning(Algorithm):
         self.target.load_state_dict(part(state, "target."))
         self.optimiser.load_state_dict(part(state, "optimiser."))
         self.updates = int(state["updates"])
+
+
+def warmed_up(policy: Any, observation: Tree, batch: Fragment, burn_in: int) -> Tensor:
+    """Values of the rows behind the first `burn_in`; those only bring the stored state up to date, and get no gradient."""
+    state, first = batch.state, batch.first
+    if burn_in and state is not None:
+        with torch.no_grad():
+            _, state = policy.values(tree_map(lambda t: t[:burn_in], observation), state, first[:burn_in])
+    values: Tensor = policy.values(tree_map(lambda t: t[burn_in:], observation), state, first[burn_in:])[0]
+    return values
 
 
 def td_loss(chosen: Tensor, target: Tensor, kind: Literal["huber", "squared"], weights: Tensor | None = None) -> Tensor:

@@ -38,13 +38,11 @@ class DQN(QLearning):
         return self.policy.epsilon
 
     def _judge(self, batch: Fragment) -> Judged:
-        seen = (batch.observation, batch.state, batch.first)
-        online, _ = self.policy.values(*seen)
-        with torch.no_grad():
-            target, _ = self.target.module.values(*seen)
-        best = greedy(online.detach() if self.settings.double else target, batch.action_mask)
-        chosen = picked(online, batch.action - self.policy.start)
-        return Judged(chosen, picked(target, best), batch.valid)
+        online, target = self._values(batch.observation, batch)
+        mask = None if batch.action_mask is None else batch.action_mask[self.behind]
+        best = greedy(online.detach() if self.settings.double else target, mask)
+        chosen = picked(online, batch.action[self.behind] - self.policy.start)
+        return Judged(chosen, picked(target, best), batch.valid[self.behind])
 
 
 def picked(values: Tensor, index: Tensor) -> Tensor:

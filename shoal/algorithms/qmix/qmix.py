@@ -54,18 +54,16 @@ class QMIX(QLearning):
         return self.policy.epsilon
 
     def _judge(self, batch: Fragment) -> Judged:
-        seen = (batch.observation["agents"], batch.state, batch.first)
-        acting, mask = batch.observation["acting"].bool(), self.policy.by_agent(batch.action_mask)
-        online, _ = self.policy.values(*seen)
-        with torch.no_grad():
-            target, _ = self.target.module.values(*seen)
+        online, target = self._values(batch.observation["agents"], batch)
+        acting, world = batch.observation["acting"][self.behind].bool(), batch.observation["world"][self.behind]
+        mask = self.policy.by_agent(None if batch.action_mask is None else batch.action_mask[self.behind])
+        valid = batch.valid[self.behind]
         best = greedy(online.detach() if self.settings.double else target, mask)
         # Who does not act adds nothing, whatever it would think of its choices.
-        chosen = picked(online, batch.action - self.policy.start) * acting
+        chosen = picked(online, batch.action[self.behind] - self.policy.start) * acting
         following = picked(target, best) * acting
         if self.policy.mixer is None:
-            return Judged(chosen, following, batch.valid.unsqueeze(-1) & acting)
-        world = batch.observation["world"]
+            return Judged(chosen, following, valid.unsqueeze(-1) & acting)
         with torch.no_grad():
             following = self.target.module.mixer(following, world)
-        return Judged(self.policy.mixer(chosen, world), following, batch.valid)
+        return Judged(self.policy.mixer(chosen, world), following, valid)
