@@ -7,10 +7,10 @@ import numpy as np
 from shoal.api.algorithm import Priorities
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Metric
-from shoal.base.config import value_at
 from shoal.base.seeding import generator
 from shoal.buffers.sequences import SequenceReplay
 from shoal.buffers.sum_tree import SumTree, tree_nbytes
+from shoal.buffers.weights import batch_weights, beta_at
 
 LEAST = 1e-6
 """Added to every priority: a sequence without error may be drawn again."""
@@ -25,7 +25,7 @@ class PrioritisedReplay(SequenceReplay):
     def __init__(self, example: Fragment, sequences: int, priorities: Priorities, *, seed: int, slot: int = 0) -> None:
         super().__init__(example, sequences, seed=seed, slot=slot)
         self._priorities, self._tree = priorities, SumTree(sequences)
-        self._greatest, self._beta = 1.0, self._beta_at(0)
+        self._greatest, self._beta = 1.0, beta_at(priorities, 0)
         self.stale = 0
         """Keys that were reported after their sequence had made room for another."""
 
@@ -53,21 +53,20 @@ class PrioritisedReplay(SequenceReplay):
         return len(keys)
 
     def sample(self, sequences: int, update: int, steps: int = 0) -> Fragment:
-        if not self.filled:
-            raise ValueError("nothing to sample: insert comes first")
-        places = self._tree.draw(generator(self._seed, "replay", self._slot, update).random(sequences))
+        places = self._places(sequences, update)
         drawn = self._drawn(places)
-        drawn.keys = self._next - 1 - (self._next - 1 - places) % self.sequences
-        self._beta = self._beta_at(steps)
-        drawn.weights = self._weights(places)
+        drawn.keys = self._keys(places)
+        self._beta = beta_at(self._priorities, steps)
+        drawn.weights = batch_weights([(self._chances(places), self.filled)], self._beta)
         return drawn
 
-    def _weights(self, places: np.ndarray) -> np.ndarray:
-        weights = (self.filled * self._tree.values[places] / self._tree.total) ** -self._beta
-        return (weights / weights.max()).astype(np.float32)
+    def _places(self, sequences: int, update: int) -> np.ndarray:
+        if not self.filled:
+            raise ValueError("nothing to sample: insert comes first")
+        return self._tree.draw(generator(self._seed, "replay", self._slot, update).random(sequences))
 
-    def _beta_at(self, steps: int) -> float:
-        return value_at(self._priorities.beta, steps, self._priorities.horizon)
+    def _chances(self, places: np.ndarray) -> np.ndarray:
+        return self._tree.values[places] / self._tree.total
 
     def metrics(self) -> dict[str, Metric]:
         """How full it is, and how far from even."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,15 @@ from shoal.base.tree import Tree, tree_leaves, tree_map
 
 PER_LANE = ("state", "lanes")
 """Fields of a Fragment whose first axis is the lane; of the others it is the second."""
+
+
+class Drawn(NamedTuple):
+    """What was drawn, `[B]` each."""
+
+    keys: np.ndarray
+    """int64: what new priorities are reported under."""
+    chances: np.ndarray
+    """float64: of each, to be the one that is drawn; over all sequences held they add up to 1."""
 
 
 class SequenceReplay(ABC):
@@ -70,6 +79,24 @@ class SequenceReplay(ABC):
 
         `steps`: environment steps behind it, which schedules follow.
         """
+
+    def sample_into(self, batch: Fragment, update: int) -> Drawn:
+        """Fill `batch`, `[R, B, ...]`, with what `sample` would give; what it weighs is left to whoever has the other shards."""
+        places = self._places(len(batch.lanes), update)
+        for name, column in self._columns.items():
+            tree_map(_pick(name, places), column, getattr(batch, name))
+        return Drawn(self._keys(places), self._chances(places))
+
+    @abstractmethod
+    def _places(self, sequences: int, update: int) -> np.ndarray:
+        """Where the sequences of a draw lie."""
+
+    @abstractmethod
+    def _chances(self, places: np.ndarray) -> np.ndarray:
+        """Of the sequences that lie there, to be drawn."""
+
+    def _keys(self, places: np.ndarray) -> np.ndarray:
+        return self._next - 1 - (self._next - 1 - places) % self.sequences
 
     @abstractmethod
     def revalue(self, keys: np.ndarray, priorities: np.ndarray) -> None:
@@ -134,6 +161,7 @@ def _copy(name: str, places: np.ndarray, lanes: np.ndarray) -> Callable[[np.ndar
     return copy
 
 
-def _pick(name: str, places: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def _pick(name: str, places: np.ndarray) -> Callable[..., np.ndarray]:
+    """A column -> what lies there; into arrays of its own, or into those given."""
     axis = 0 if name in PER_LANE else 1
-    return lambda column: column.take(places, axis)
+    return lambda column, *out: column.take(places, axis, *out, mode="clip")  # `raise` would copy twice

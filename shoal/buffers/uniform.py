@@ -13,9 +13,15 @@ class UniformReplay(SequenceReplay):
     """Draws evenly."""
 
     def sample(self, sequences: int, update: int, steps: int = 0) -> Fragment:
+        return self._drawn(self._places(sequences, update))
+
+    def _places(self, sequences: int, update: int) -> np.ndarray:
         if not self.filled:
             raise ValueError("nothing to sample: insert comes first")
-        return self._drawn(generator(self._seed, "replay", self._slot, update).integers(0, self.filled, sequences))
+        return generator(self._seed, "replay", self._slot, update).integers(0, self.filled, sequences)
+
+    def _chances(self, places: np.ndarray) -> np.ndarray:
+        return np.full(len(places), 1 / self.filled)
 
     def revalue(self, keys: np.ndarray, priorities: np.ndarray) -> None:
         """All stay alike."""
