@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from gymnasium.spaces import Discrete
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from shoal.algorithms.exploration.ladder import Ladder, LadderExplorer, rate_at
 from shoal.algorithms.learner import Adam
 from shoal.algorithms.policy_gradient import check_schedules, part
 from shoal.algorithms.priorities import by_row, priorities_of
@@ -20,6 +22,7 @@ from shoal.algorithms.returns import n_step
 from shoal.algorithms.target import Target
 from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
 from shoal.api.env import AgentGroup
+from shoal.api.explorer import Explorer
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Mean, Metric
 from shoal.api.policy import Policy
@@ -34,8 +37,8 @@ class QLearningConfig(ReplayedConfig):
 
     lr: float | Schedule = 1e-3
     """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
-    epsilon: float | Schedule = Schedule(start=1.0, end=0.05, steps=10_000)
-    """Chance of a random action; a number, or a straight line over environment steps."""
+    epsilon: float | Schedule | Ladder = Schedule(start=1.0, end=0.05, steps=10_000)
+    """Chance of a random action; a number, a straight line over environment steps, or `{base, alpha}`: a rate for each lane."""
     double: bool = True
     """The newest parameters choose the next action, the target network values it; otherwise the target network does both."""
     dueling: bool = False
@@ -75,9 +78,27 @@ class QLearning(Algorithm):
         check_schedules(config, task.horizon)
         self.updates = 0
 
+    @property
+    def lanes(self) -> int:
+        """Of the whole run, whoever plays them now."""
+        lanes = self.task.all_lanes or self.task.lanes
+        return lanes // len(self.task.group.agents) if self.needs.lane == "env" else lanes
+
+    def rate(self, steps: int) -> float:
+        """Chance of a random action after so many steps; of a ladder, the mean over its lanes."""
+        return rate_at(self.settings.epsilon, steps, self.task.horizon, self.lanes)
+
+    def explorer(self, lanes: np.ndarray) -> Explorer | None:
+        return self._ladder(lanes)
+
+    def _ladder(self, lanes: np.ndarray) -> LadderExplorer | None:
+        ladder = self.settings.epsilon
+        return LadderExplorer(ladder, lanes, self.lanes) if isinstance(ladder, Ladder) else None
+
     def _own(self, policy: Policy) -> None:
         """Lay the policy out, and give it a target and an optimiser."""
         config = self.settings
+        policy.knobs = ("epsilon",) if isinstance(config.epsilon, Ladder) else ()
         self.policy, self.flat = policy, Flat(policy, gradients=True)
         self.target = Target(policy, self.flat, every=config.target_every, tau=config.tau)
         lr = value_at(config.lr, 0, self.task.horizon)
@@ -110,7 +131,7 @@ class QLearning(Algorithm):
     def update(self, batch: Fragment, learner: Learner) -> Update:
         config, horizon = self.settings, self.task.horizon
         self.optimiser.lr = value_at(config.lr, learner.steps, horizon)
-        self.epsilon.fill_(value_at(config.epsilon, learner.steps, horizon))
+        self.epsilon.fill_(self.rate(learner.steps))
         judged = self._judge(batch)
         target = self.targets(batch, judged)[judged.counts]
         chosen = judged.chosen[judged.counts]
@@ -189,3 +210,8 @@ def choices_of(group: AgentGroup, name: str) -> Discrete:
             f"algorithm.name = '{name}' values one choice of n, not {group.action_space}: try ppo, or wrap the world"
         )
     return group.action_space
+
+
+def noted_of(config: QLearningConfig) -> dict[str, tuple[int, ...]] | None:
+    """What lanes note of a decision beside it."""
+    return {"epsilon": ()} if isinstance(config.epsilon, Ladder) else None

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from torch import Tensor
 
 if TYPE_CHECKING:
+    import numpy as np
     from gymnasium import Space
 
     from shoal.api.env import AgentGroup
+    from shoal.api.explorer import Explorer
     from shoal.api.fragment import Fragment
     from shoal.api.metric import Metric
     from shoal.api.policy import Policy
@@ -75,6 +77,8 @@ class Needs:
     """Where a lane is an env copy: what the agents' rewards are to it."""
     replay: Replay | None = None
     """Learn from kept experience; None: from each batch once, as it comes."""
+    noted: dict[str, tuple[int, ...]] | None = None
+    """Name -> shape of the float32 extras that its Explorer notes at each decision; None: what the policy gives."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,10 @@ class Algorithm(ABC):
 
     @abstractmethod
     def __init__(self, config: Any, model: Named, task: Task) -> None: ...
+
+    def explorer(self, lanes: np.ndarray) -> Explorer | None:
+        """For the lanes of one seat, by their run-wide numbers; called in the actor. None: all explore as the policy does."""
+        return None
 
     @abstractmethod
     def update(self, batch: Fragment, learner: Learner) -> Update:

@@ -52,6 +52,8 @@ class Request:
     """float32 `[B, policy.noise_size]` in [0, 1): all the randomness a decision may use."""
     state: Tree | None = None
     action_mask: Tensor | None = None
+    knobs: Tensor | None = None
+    """float32 `[B, len(policy.knobs)]`: what an Explorer set for each lane's episode; None: there is no Explorer."""
 
 
 @dataclass
@@ -81,6 +83,8 @@ class Policy(nn.Module, ABC):
     """Name -> shape per decision of the float32 numbers that `act` notes for the trainer."""
     agents: int = 0
     """Above 0: it is told which of its so many agents decides; requests then have the parts of `shoal.api.sight.Sight`."""
+    knobs: tuple[str, ...] = ()
+    """Names of the numbers that an Explorer sets for each episode."""
 
     @abstractmethod
     def initial_state(self, batch: int) -> Tree | None:
@@ -89,6 +93,12 @@ class Policy(nn.Module, ABC):
     def quick(self) -> Quick | None:
         """`act` on arrays, for networks so small that calls cost more than arithmetic; None: there is no quicker way."""
         return None
+
+    def knob(self, request: Request, name: str) -> Tensor | None:
+        """`[B]`: one of its knobs; None: nobody sets it."""
+        if request.knobs is None or name not in self.knobs:
+            return None
+        return request.knobs[:, self.knobs.index(name)]
 
     @abstractmethod
     def act(self, request: Request, *, explore: bool) -> Decision:

@@ -187,7 +187,7 @@ def explain(model: type[BaseModel], error: ValidationError, at: str = "") -> str
 
 def _is_tag(part: Any) -> bool:
     """Pydantic names the tried branch of a union inside `loc`; users have no such key."""
-    return isinstance(part, str) and (part in ("float", "int", "str", "bool", "Schedule") or "[" in part)
+    return isinstance(part, str) and (part in ("float", "int", "str", "bool", "Schedule", "Ladder") or "[" in part)
 
 
 def _show(value: Any) -> str:

@@ -41,6 +41,7 @@ def make_seat(
     team = TeamLanes(needs.team_reward) if needs is not None and needs.lane == "env" else None
     world = builder is not None and needs is not None and needs.world
     notes = Notes(len(noise.lanes), 0 if team else policy.agents, world=world)
+    explores = plan.algorithm.explorer(noise.lanes) if builder is not None and isinstance(plan, PolicyPlan) else None
     return Seat(
         plan.name,
         plan.role.group,
@@ -52,6 +53,7 @@ def make_seat(
         decisions=decisions,
         notes=notes,
         team=team,
+        explorer=explores,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from shoal.api.env import Env, Episode, Step
+from shoal.api.metric import Metric, merge_into
 from shoal.base.errors import ShoalError
 from shoal.rollout.deal import Deal
 from shoal.rollout.seat import Seat
@@ -29,6 +30,8 @@ class Progress:
     posted: Counter[str] = field(default_factory=Counter)
     """Fragments by policy."""
     episodes: list[Episode] = field(default_factory=list)
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    """What explorers have to tell."""
 
 
 class Rollout:
@@ -49,6 +52,7 @@ class Rollout:
     ) -> None:
         self._env, self._seats, self._timeout, self._mark, self._deal = env, seats, timeout, mark, deal
         self._learners = [seat for seat in seats if seat.learns]
+        self._exploring = [seat for seat in seats if seat.explorer is not None]
         self._groups: dict[str, list[Seat]] = {}
         for seat in seats:
             self._groups.setdefault(seat.group, []).append(seat)
@@ -149,7 +153,17 @@ class Rollout:
                 progress.posted[seat.policy] += 1
                 posted += 1
         progress.steps += step.advanced
+        if self._exploring and step.episodes:
+            self._tell(progress)
         return posted
+
+    def _tell(self, progress: Progress) -> None:
+        """Of several policies that learn, each has its own numbers under its name."""
+        for seat in self._exploring:
+            assert seat.explorer is not None
+            place = f"rollout/{seat.policy}" if len(self._learners) > 1 else "rollout"
+            told = seat.explorer.metrics()
+            merge_into(progress.metrics, {f"{place}/{name}": metric for name, metric in told.items()})
 
     def _played(self, episode: Episode) -> dict[str, np.ndarray]:
         """What each policy earned, by the deal that the episode was played with."""

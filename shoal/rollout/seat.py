@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shoal.api.env import Array, Turn
+from shoal.api.explorer import Explorer
 from shoal.base.seeding import Noise
 from shoal.base.tree import Tree, tree_map
 from shoal.rollout.team import TeamLanes
@@ -21,13 +22,14 @@ class Seat:
 
     columns   the agents' places in the group; None: all of them
     team      one lane per env copy, its agents side by side; None: one per agent
+    explorer  who sets the knobs of each lane's episodes; None: there are none
     owned     bool `[lanes]` where agents are dealt anew each episode: the lanes that are this policy's now
     """
 
     def __init__(
         self, policy: str, group: str, client: InferenceClient, noise: Noise, state: Tree | None,
         builder: TrajectoryBuilder | None = None, *, columns: list[int] | None = None, decisions: int = 0,
-        notes: Notes | None = None, team: TeamLanes | None = None,
+        notes: Notes | None = None, team: TeamLanes | None = None, explorer: Explorer | None = None,
     ) -> None:  # fmt: skip
         self.policy, self.group, self.client, self.builder, self.columns = policy, group, client, builder, columns
         self.owned: np.ndarray | None = None
@@ -37,6 +39,9 @@ class Seat:
         self._view: View | None = None
         self._decisions = decisions
         self._pinned = -1
+        self.explorer = explorer
+        self._knobs: np.ndarray | None = None
+        self._returns = np.zeros(len(noise.lanes))
 
     @property
     def learns(self) -> bool:
@@ -61,11 +66,14 @@ class Seat:
         """Send what the lanes see."""
         view = self._seen()
         noise = self._noise.at(self._decisions)
-        self.client.ask(Ask(self.notes.asked(view.observation), self._first, noise, self._state, view.action_mask))
+        observation = self.notes.asked(view.observation)
+        self.client.ask(Ask(observation, self._first, noise, self._state, view.action_mask, self._knobs))
 
     def take(self, answer: Answer) -> Array:
         """Note the decision; the actions, by agent."""
         view = self._seen()
+        if self.explorer is not None and self._knobs is not None:
+            answer = replace(answer, extras=self.explorer.shape(answer.extras, self._knobs, view.acting))
         if self.builder is not None:
             self.builder.decide(view, answer, self._state)
         else:
@@ -82,6 +90,8 @@ class Seat:
         if self.owned is not None:
             self._view = view = masked(view, self.owned, self.owned if owned is None else owned)
             self.owned = self.owned if owned is None else owned
+        if self.explorer is not None:
+            self._explore_on(self.explorer, view, ended)
         posted = self.builder.observe(view, steps) if self.builder is not None else False
         self._first |= ended
         return posted
@@ -94,6 +104,9 @@ class Seat:
         if owned is not None:
             self._view = masked(self._view, owned, owned)
         self._first[:] = True
+        if self.explorer is not None:
+            self._knobs = self.explorer.begin(np.arange(len(self._first))).copy()
+            self._returns[:] = 0.0
 
     @property
     def wants_world(self) -> bool:
@@ -109,6 +122,18 @@ class Seat:
     def _seen(self) -> View:
         assert self._view is not None, "start comes first"
         return self._view
+
+    def _explore_on(self, explorer: Explorer, view: View, ended: np.ndarray) -> None:
+        """Tell what episodes earned, and set the knobs of those that follow. `ended`: also of lanes that were another's."""
+        self._returns += view.reward
+        if not np.count_nonzero(ended):
+            return
+        own, rows = np.flatnonzero(view.terminated | view.truncated), np.flatnonzero(ended)
+        assert self._knobs is not None, "start comes first"
+        if own.size:
+            explorer.end(own, self._returns[own])
+        self._returns[rows] = 0.0
+        self._knobs[rows] = explorer.begin(rows)
 
     def _remember(self, state: Tree, acting: np.ndarray) -> None:
         everyone = np.count_nonzero(acting) == len(acting)

@@ -26,6 +26,7 @@ class Ask:
     noise: np.ndarray
     state: Tree | None
     action_mask: np.ndarray | None
+    knobs: np.ndarray | None = None
 
 
 @dataclass
@@ -99,6 +100,7 @@ def _decide_by_torch(policy: Policy, ask: Ask, padded: np.ndarray | None, *, exp
         noise=tensor(ask.noise),
         state=tree_map(tensor, ask.state),
         action_mask=None if ask.action_mask is None else tensor(ask.action_mask),
+        knobs=None if ask.knobs is None else tensor(ask.knobs),
     )
     decision = policy.act(request, explore=explore)
     return Answer(

@@ -35,6 +35,7 @@ def inference_layouts(group: AgentGroup, policy: Policy, lanes: int, mask_width:
         noise=column((policy.noise_size,)),
         state=state,
         action_mask=column((mask_width,), np.bool_) if mask_width else None,
+        knobs=column((len(policy.knobs),)) if policy.knobs else None,
     )
     answer = {
         "action": column(group.action_space.shape or (), action_dtype(group)),

@@ -38,6 +38,7 @@ column n % 2 on top of column (n - 1) % 2 of the posting before: booked twice, b
 def fragment_layout(group: AgentGroup, needs: Needs, policy: Policy, lanes: int, mask_width: int | None) -> Layout:
     """What one slot holds: a fragment of `lanes` lanes, and its header."""
     rows = needs.burn_in + needs.unroll + needs.bootstrap
+    extras = policy.extras if needs.noted is None else needs.noted
 
     def column(shape: tuple[int, ...] = (), dtype: Any = np.float32) -> np.ndarray:
         return np.lib.stride_tricks.as_strided(np.zeros((), dtype), (rows, lanes, *shape), (0,) * (2 + len(shape)))
@@ -51,7 +52,7 @@ def fragment_layout(group: AgentGroup, needs: Needs, policy: Policy, lanes: int,
         valid=column(dtype=np.bool_),
         first=column(dtype=np.bool_),
         version=column(dtype=np.int64),
-        extras={name: column(shape) for name, shape in policy.extras.items()},
+        extras={name: column(shape) for name, shape in extras.items()},
         action_mask=column((mask_width,), np.bool_) if mask_width else None,
         state=tree_map(lambda t: t.numpy(), policy.initial_state(lanes)),
         lanes=np.zeros(lanes, np.int64),

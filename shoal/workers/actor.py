@@ -57,7 +57,7 @@ class ActorWorker(Worker):
         self._faults.at("step", self._steps)
         self._pulse.rest()
         self._shares.switch(self._waits)  # what passes until the next poll is no work of this worker's
-        metrics = self._shares.take() if progress.steps else {}
+        metrics = {**self._shares.take(), **progress.metrics} if progress.steps else {}
         return Report(progress.steps > 0, progress.steps, dict(progress.posted), progress.episodes, metrics=metrics)
 
     def _wait(self, progress: Progress, timeout: float) -> bool:

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from shoal.algorithms.dqn.config import DQNConfig
 from shoal.algorithms.dqn.policy import QPolicy
-from shoal.algorithms.q_learning import Judged, QLearning, choices_of
+from shoal.algorithms.q_learning import Judged, QLearning, choices_of, noted_of
 from shoal.algorithms.replayed import replay_of
 from shoal.api.algorithm import Needs, Task
 from shoal.api.fragment import Fragment
-from shoal.base.config import Named, value_at
+from shoal.base.config import Named
 from shoal.base.seeding import derive_seed
 from shoal.models import build_model
 from shoal.models.heads.values import greedy
@@ -25,13 +25,13 @@ class DQN(QLearning):
 
     def __init__(self, config: DQNConfig, model: Named, task: Task) -> None:
         needs = Needs(
-            config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, replay=replay_of(config, task.horizon)
-        )
+            config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, replay=replay_of(config, task.horizon),
+            noted=noted_of(config),
+        )  # fmt: skip
         super().__init__(config, task, needs)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
         choices, body = choices_of(task.group, config.name), build_model(model, task.group.observation_space)
-        epsilon = value_at(config.epsilon, 0, task.horizon)
-        self._own(QPolicy(choices, body, dueling=config.dueling, epsilon=epsilon))
+        self._own(QPolicy(choices, body, dueling=config.dueling, epsilon=self.rate(0)))
 
     @property
     def epsilon(self) -> Tensor:

@@ -37,5 +37,8 @@ class QPolicy(Policy):
         observation = tree_map(lambda t: t.unsqueeze(0), request.observation)
         values, state = self.values(observation, request.state, request.first.unsqueeze(0))
         mask = request.action_mask
-        index = epsilon_greedy(values[0], mask, request.noise, self.epsilon) if explore else greedy(values[0], mask)
+        if not explore:
+            return Decision(greedy(values[0], mask) + self.start, {}, state)
+        rate = self.knob(request, "epsilon")
+        index = epsilon_greedy(values[0], mask, request.noise, self.epsilon if rate is None else rate)
         return Decision(index + self.start, {}, state)

@@ -47,7 +47,10 @@ class TeamPolicy(Policy):
         agents = tree_map(lambda t: t.unsqueeze(0), request.observation["agents"])
         values, state = self.values(agents, request.state, request.first.unsqueeze(0))
         mask, noise = self.by_agent(request.action_mask), request.noise.unflatten(-1, (self.agents, 2))
-        index = epsilon_greedy(values[0], mask, noise, self.epsilon) if explore else greedy(values[0], mask)
+        if not explore:
+            return Decision(greedy(values[0], mask) + self.start, {}, state)
+        rate = self.knob(request, "epsilon")
+        index = epsilon_greedy(values[0], mask, noise, self.epsilon if rate is None else rate.unsqueeze(-1))
         return Decision(index + self.start, {}, state)
 
     def by_agent(self, mask: Tensor | None) -> Tensor | None:

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from shoal.algorithms.dqn.dqn import picked
-from shoal.algorithms.q_learning import Judged, QLearning, choices_of
+from shoal.algorithms.q_learning import Judged, QLearning, choices_of, noted_of
 from shoal.algorithms.qmix.config import QMIXConfig
 from shoal.algorithms.qmix.policy import TeamPolicy
 from shoal.algorithms.replayed import replay_of
 from shoal.api.algorithm import Needs, Task
 from shoal.api.fragment import Fragment
-from shoal.base.config import Named, value_at
+from shoal.base.config import Named
 from shoal.base.seeding import derive_seed
 from shoal.models import build_model
 from shoal.models.heads.values import greedy
@@ -30,7 +30,7 @@ class QMIX(QLearning):
     def __init__(self, config: QMIXConfig, model: Named, task: Task) -> None:
         needs = Needs(
             config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, lane="env", team_reward=config.reward,
-            replay=replay_of(config, task.horizon),
+            replay=replay_of(config, task.horizon), noted=noted_of(config),
         )  # fmt: skip
         super().__init__(config, task, needs)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
@@ -38,7 +38,7 @@ class QMIX(QLearning):
         choices, body = choices_of(task.group, config.name), build_model(model, space)
         policy = TeamPolicy(
             choices, body, len(task.group.agents), self._mixer(task), dueling=config.dueling,
-            agent_ids=config.agent_ids, epsilon=value_at(config.epsilon, 0, task.horizon),
+            agent_ids=config.agent_ids, epsilon=self.rate(0),
         )  # fmt: skip
         self._own(policy)
 

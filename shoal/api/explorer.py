@@ -1,0 +1,36 @@
+"""Who makes the lanes of a run explore in different ways, episode by episode."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from shoal.api.metric import Metric
+
+
+class Explorer(ABC):
+    """Lives in the actor, beside one seat. Built for that seat's lanes by their run-wide numbers; has no networks of its own.
+
+    What it keeps dies with its actor. So whatever must not change when an actor starts anew follows from the lane's number.
+    `rows` are places among its lanes, int64. Legal order, lane by lane: `begin`, `shape` at every decision, `end`; again `begin`.
+    """
+
+    @abstractmethod
+    def begin(self, rows: np.ndarray) -> np.ndarray:
+        """Episodes start. float32 `[len(rows), len(policy.knobs)]`: goes with every request until they end."""
+
+    @abstractmethod
+    def shape(self, extras: dict[str, np.ndarray], knobs: np.ndarray, acting: np.ndarray) -> dict[str, np.ndarray]:
+        """What the fragment notes of a decision, by the names in `Needs.noted`. All `[B, ...]`, of all its lanes.
+
+        `extras`: what `Policy.act` gave. `acting`: bool, the lanes that decided; of the others nothing is noted.
+        """
+
+    def end(self, rows: np.ndarray, returns: np.ndarray) -> None:
+        """Episodes ended with these returns: float64, undiscounted, as the world paid them."""
+        return
+
+    def metrics(self) -> dict[str, Metric]:
+        """What there is to tell since the last time; shown as `rollout/<name>`."""
+        return {}
