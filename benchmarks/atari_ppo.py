@@ -15,7 +15,6 @@ from harness import Side, own_sides, peer_sides
 from speed import compare
 
 OURS = {
-    "inline": {"shape": "inline"},
     "all cores in step": {"shape": "local"},
     "acting beside learning": {"shape": "beside"},
 }
