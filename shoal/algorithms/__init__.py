@@ -13,6 +13,7 @@ ALGORITHMS = Table(
         "a2c": "shoal.algorithms.a2c:A2C",
         "dqn": "shoal.algorithms.dqn:DQN",
         "qmix": "shoal.algorithms.qmix:QMIX",
+        "sac": "shoal.algorithms.sac:SAC",
         "a3c": "shoal.algorithms.a2c:A3C",
     },
 )

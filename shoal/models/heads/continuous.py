@@ -98,20 +98,33 @@ class SquashedGaussian(Head):
         self.register_buffer("middle", ((high + low) / 2).float(), persistent=False)
         self.register_buffer("scale", ((high - low) / 2).float(), persistent=False)
         # All of the negative log-density that depends neither on the parameters nor on the action.
-        self.constant = float(((high - low) / 2).log().sum()) + size * (HALF_LOG_2PI + 2 * math.log(2))
+        self.log_scale = float(((high - low) / 2).log().sum())
+        self.constant = self.log_scale + size * (HALF_LOG_2PI + 2 * math.log(2))
 
     def sample(self, parameters: Tensor, noise: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See Head. Differentiable in the parameters."""
+        unit, log_prob = self.squashed(parameters, noise)
+        return self.within(unit), log_prob
+
+    def squashed(self, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """As `sample`, before the stretching: `[..., K]` from -1 to 1. The log-density is still that of the stretched one."""
         mean, log_std = self._split(parameters)
         z = normal(noise)
         raw = torch.addcmul(mean, z, log_std.exp())
-        action = torch.addcmul(self.middle, raw.tanh(), self.scale)
-        return shaped_action(action, self.shape), self._density(z, raw, log_std)
+        return raw.tanh(), self._density(z, raw, log_std)
+
+    def within(self, unit: Tensor) -> Tensor:
+        """`[..., K]` from -1 to 1, stretched to the bounds."""
+        return shaped_action(torch.addcmul(self.middle, unit, self.scale), self.shape)
+
+    def unit(self, action: Tensor) -> Tensor:
+        """The inverse of `within`."""
+        return (flat_action(action, self.shape) - self.middle) / self.scale
 
     def mode(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
         """The squashed mean: the median of the distribution."""
         mean, _ = parameters.chunk(2, -1)
-        return shaped_action(torch.addcmul(self.middle, mean.tanh(), self.scale), self.shape)
+        return self.within(mean.tanh())
 
     def log_prob(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head. An action on a bound counts as the last one before it, so the answer is finite."""
@@ -134,7 +147,7 @@ class SquashedGaussian(Head):
         return mean, log_std.clamp(LOG_STD_LOW, LOG_STD_HIGH)
 
     def _raw(self, action: Tensor) -> Tensor:
-        return ((flat_action(action, self.shape) - self.middle) / self.scale).clamp(-BOUND, BOUND).atanh()
+        return self.unit(action).clamp(-BOUND, BOUND).atanh()
 
     def _density(self, z: Tensor, raw: Tensor, log_std: Tensor) -> Tensor:
         """log N(z) - log_std - log(1 - tanh(raw)^2) - log(scale)."""

@@ -1,0 +1,6 @@
+"""Soft actor-critic: see README.md in this folder."""
+
+from shoal.algorithms.sac.config import SACConfig
+from shoal.algorithms.sac.sac import SAC
+
+__all__ = ["SAC", "SACConfig"]

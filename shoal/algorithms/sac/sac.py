@@ -1,0 +1,185 @@
+"""SAC (Haarnoja et al. 2018a, 2018b; Christodoulou 2019 for choices): replayed sequences in, better versions out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shoal.algorithms.learner import Adam
+from shoal.algorithms.policy_gradient import check_schedules, part
+from shoal.algorithms.priorities import priorities_of
+from shoal.algorithms.replayed import replay_of
+from shoal.algorithms.returns import n_step
+from shoal.algorithms.sac.actions import Seen, Weighed, actions_of
+from shoal.algorithms.sac.config import SACConfig
+from shoal.algorithms.sac.critics import Twins
+from shoal.algorithms.sac.losses import critic_loss, temperature_loss
+from shoal.algorithms.sac.policy import SACPolicy
+from shoal.algorithms.sac.temperature import Temperature
+from shoal.algorithms.target import Target
+from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
+from shoal.api.fragment import Fragment
+from shoal.api.metric import Last, Mean, Metric
+from shoal.base.config import Named, value_at
+from shoal.base.errors import InputError
+from shoal.base.flat import Flat
+from shoal.base.seeding import derive_seed, generator
+from shoal.base.tree import tree_map
+from shoal.models import build_model
+
+
+@dataclass
+class Rows:
+    """The rows of a batch that may count: `[T, B]` each."""
+
+    seen: Seen
+    valid: Tensor
+    share: Tensor
+    """In the mean over rows that count; 0 where a row does not."""
+    count: int
+
+
+class SAC(Algorithm):
+    """Every lane is an agent of its own. Published is the actor alone; critics, targets and temperature stay with the trainer."""
+
+    Config = SACConfig
+    policy: SACPolicy
+
+    def __init__(self, config: SACConfig, model: Named, task: Task) -> None:
+        check_schedules(config, task.horizon)
+        self.config, self.task = config, task
+        self.needs = Needs(config.unroll, bootstrap=config.n_step, replay=replay_of(config, task.horizon))
+        space, seen = task.group.action_space, task.group.observation_space
+        self.actions = actions_of(space, config.target_entropy)
+        torch.manual_seed(derive_seed(task.seed, "initial weights"))
+        body = build_model(model, seen)
+        if body.initial_state(1) is not None:
+            raise InputError(
+                f"algorithm.name = 'sac' has no use for memory (model.name = '{model.name}'): try mlp, or ppo"
+            )
+        self.policy = SACPolicy(space, body)
+        self.critics = Twins(model, seen, self.actions.shown, self.actions.outputs)
+        self.temperature = Temperature(config.temperature)
+        self.flat = Flat(self.policy, gradients=True)
+        self.actor, self.critic = self._adam(self.flat), self._adam(Flat(self.critics, gradients=True))
+        self.heat = self._adam(Flat(self.temperature, gradients=True))
+        self.optimisers = (
+            (self.actor, self.critic, self.heat) if config.learn_temperature else (self.actor, self.critic)
+        )
+        self.target = Target(self.critics, self.critic.flat, every=1, tau=config.tau)
+        self.updates = 0
+
+    def _adam(self, flat: Flat) -> Adam:
+        return Adam(flat, lr=0.0, max_grad_norm=self.config.max_grad_norm)
+
+    # ------------------------------------------------------------ update
+
+    def update(self, batch: Fragment, learner: Learner) -> Update:
+        self._set_rates(learner.steps)
+        self.policy.uniform.fill_(False)
+        rows, later = self.rows(batch), self._seen(batch, slice(1, None))
+        noise_later, noise_now = self.noise(later, rows.seen)
+        target = self.targets(batch, later, noise_later)[: len(rows.valid)]
+        values, metrics = self._judge(batch, rows, target, learner)
+        weighed = self._improve(rows, noise_now, learner, metrics)
+        if self.config.learn_temperature:
+            excess = ((weighed.entropy - self.actions.goal(rows.seen)) * rows.share).sum()
+            learner.step(temperature_loss(self.temperature.log, excess), self.heat, rows.count)
+        self.updates += 1
+        self.target.follow(self.updates)
+        errors = (values - target).abs().mean(0)
+        metrics |= self._metrics(rows, errors, values.mean(0), target, weighed.entropy)
+        if self.config.prioritised is None or batch.weights is None:
+            return Update(metrics)
+        metrics["train/weight_mean"] = Mean(float((rows.share * batch.weights).sum()))
+        return Update(metrics, priorities_of(errors[rows.valid], rows.valid, self.config.prioritised.eta))
+
+    def _set_rates(self, steps: int) -> None:
+        config, horizon = self.config, self.task.horizon
+        self.actor.lr = self.heat.lr = value_at(config.lr, steps, horizon)
+        self.critic.lr = value_at(config.lr if config.critic_lr is None else config.critic_lr, steps, horizon)
+
+    def rows(self, batch: Fragment) -> Rows:
+        """All but the last, of n-step targets all but the last n - 1: none of those counts."""
+        rows = slice(0, len(batch.valid) - max(self.config.n_step - 1, 1))
+        valid = batch.valid[rows]
+        count = int(valid.sum())
+        return Rows(self._seen(batch, rows), valid, valid / max(count, 1), count)
+
+    @staticmethod
+    def _seen(batch: Fragment, rows: slice) -> Seen:
+        mask = None if batch.action_mask is None else batch.action_mask[rows]
+        return Seen(tree_map(lambda t: t[rows], batch.observation), batch.first[rows], mask)
+
+    def noise(self, *parts: Seen) -> tuple[Tensor, ...]:
+        """Uniform numbers of this update: a resumed run goes on with those that the unbroken one would have drawn."""
+        draw, size = generator(self.task.seed, "actions to weigh", counter=self.updates).random, self.actions.noise_size
+        return tuple(torch.from_numpy(draw((*seen.first.shape, size), np.float32)) for seen in parts)
+
+    @torch.no_grad()
+    def targets(self, batch: Fragment, later: Seen, noise: Tensor) -> Tensor:
+        """What the values should be, `[R, B]`. `later`: all rows but the first, which follows nothing."""
+        weighed = self.actions.weigh(self.policy, self.target.module, later, noise, self.temperature.value)
+        value = torch.cat([torch.zeros_like(weighed.value[:1]), weighed.value])
+        config = self.config
+        return n_step(batch.reward, value, batch.terminated, batch.truncated, gamma=config.gamma, steps=config.n_step)
+
+    def _judge(self, batch: Fragment, rows: Rows, target: Tensor, learner: Learner) -> tuple[Tensor, dict[str, Metric]]:
+        """One step of the critics; what they said before it, `[2, T, B]`."""
+        values = self.actions.taken(self.policy, self.critics, rows.seen, batch.action[: len(rows.valid)])
+        loss = critic_loss(values - target, rows.share if batch.weights is None else rows.share * batch.weights)
+        norm = learner.step(loss, self.critic, rows.count)
+        return values.detach(), {"train/critic_loss": Mean(float(loss.detach())), "train/critic_grad_norm": Mean(norm)}
+
+    def _improve(self, rows: Rows, noise: Tensor, learner: Learner, metrics: dict[str, Metric]) -> Weighed:
+        """One step of the actor, judged by the critics as they are now."""
+        with frozen(self.critics):
+            weighed = self.actions.weigh(self.policy, self.critics, rows.seen, noise, self.temperature.value)
+        loss = -(weighed.value * rows.share).sum()
+        norm = learner.step(loss, self.actor, rows.count)
+        metrics |= {"train/policy_loss": Mean(float(loss.detach())), "train/policy_grad_norm": Mean(norm)}
+        return weighed
+
+    def _metrics(
+        self, rows: Rows, errors: Tensor, values: Tensor, target: Tensor, entropy: Tensor
+    ) -> dict[str, Metric]:
+        sums = [(x * rows.share).sum() for x in (errors, values, target, entropy)]
+        *means, temperature = torch.stack([*sums, self.temperature.value]).tolist()
+        names = ("train/td_error", "train/q_mean", "train/target_mean", "train/entropy")
+        metrics: dict[str, Metric] = {name: Mean(mean) for name, mean in zip(names, means, strict=True)}
+        return metrics | {"train/temperature": Last(temperature), "train/learning_rate": Last(self.actor.lr)}
+
+    # ------------------------------------------------------------ state
+
+    def _parts(self) -> dict[str, nn.Module | Target[Twins] | Adam]:
+        return {
+            "policy": self.policy, "critics": self.critics, "target": self.target, "temperature": self.temperature,
+            "actor_optimiser": self.actor, "critic_optimiser": self.critic, "temperature_optimiser": self.heat,
+        }  # fmt: skip
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {
+            f"{name}.{key}": value for name, own in self._parts().items() for key, value in own.state_dict().items()
+        }
+        return {**state, "updates": torch.tensor(self.updates)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        for name, own in self._parts().items():
+            own.load_state_dict(part(state, f"{name}."))
+        self.updates = int(state["updates"])
+
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[None]:
+    """Within, gradients go through a module and not into its parameters."""
+    parameters = list(module.parameters())
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    yield
+    for parameter in parameters:
+        parameter.requires_grad_(True)
