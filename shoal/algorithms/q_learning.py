@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from shoal.algorithms.burn_in import warmed_up
 from shoal.algorithms.exploration.ladder import Ladder, LadderExplorer, rate_at
 from shoal.algorithms.learner import Adam
 from shoal.algorithms.policy_gradient import check_schedules, part
@@ -29,7 +30,7 @@ from shoal.api.policy import Policy
 from shoal.base.config import Count, Schedule, value_at
 from shoal.base.errors import InputError
 from shoal.base.flat import Flat
-from shoal.base.tree import Tree, tree_map
+from shoal.base.tree import Tree
 
 
 class QLearningConfig(ReplayedConfig):
@@ -132,16 +133,18 @@ class QLearning(Algorithm):
         config, horizon = self.settings, self.task.horizon
         self.optimiser.lr = value_at(config.lr, learner.steps, horizon)
         self.epsilon.fill_(self.rate(learner.steps))
+        batch = self._prepared(batch)
         judged = self._judge(batch)
         target = self.targets(batch, judged)[judged.counts]
         chosen = judged.chosen[judged.counts]
         weights = None if batch.weights is None else by_row(batch.weights, judged.counts)
         loss = td_loss(chosen, target, config.loss, weights)
-        norm = learner.step(loss, self.optimiser, len(chosen))
+        beside, more = self._beside(batch, learner)
+        norm = learner.step(loss if beside is None else loss + beside, self.optimiser, len(chosen))
         self.updates += 1
         self.target.follow(self.updates)
         chosen = chosen.detach()
-        metrics = self._metrics(chosen, target, float(loss.detach()), norm)
+        metrics = {**self._metrics(chosen, target, float(loss.detach()), norm), **more}
         if config.prioritised is None or weights is None:
             return Update(metrics)
         metrics["train/weight_mean"] = Mean(float(weights.mean()))
@@ -151,12 +154,26 @@ class QLearning(Algorithm):
         """What the values should be; with `rescale`, both are squeezed, and added to rewards as what they stand for."""
         columns = tuple(column[self.behind] for column in (batch.reward, batch.terminated, batch.truncated))
         if judged.chosen.ndim > 2:
-            columns = tuple(column.unsqueeze(-1) for column in columns)
+            columns = tuple(column.unsqueeze(-1) if column.ndim == 2 else column for column in columns)
         reward, terminated, truncated = columns
-        config = self.settings
+        config, gamma = self.settings, self._gamma(batch)
+        if isinstance(gamma, Tensor):
+            gamma = gamma[self.behind]
         following = restored(judged.following) if config.rescale else judged.following
-        target = n_step(reward, following, terminated, truncated, gamma=config.gamma, steps=config.n_step)
+        target = n_step(reward, following, terminated, truncated, gamma=gamma, steps=config.n_step)
         return rescaled(target) if config.rescale else target
+
+    def _prepared(self, batch: Fragment) -> Fragment:
+        """What is learned from, where it is not what was noted."""
+        return batch
+
+    def _gamma(self, batch: Fragment) -> float | Tensor:
+        """The discount, of all rows or row by row."""
+        return self.settings.gamma
+
+    def _beside(self, batch: Fragment, learner: Learner) -> tuple[Tensor | None, dict[str, Metric]]:
+        """A loss beside that of the values, and what there is to tell of it."""
+        return None, {}
 
     def _metrics(self, chosen: Tensor, target: Tensor, loss: float, norm: float) -> dict[str, Metric]:
         return {
@@ -182,16 +199,6 @@ class QLearning(Algorithm):
         self.target.load_state_dict(part(state, "target."))
         self.optimiser.load_state_dict(part(state, "optimiser."))
         self.updates = int(state["updates"])
-
-
-def warmed_up(policy: Any, observation: Tree, batch: Fragment, burn_in: int) -> Tensor:
-    """Values of the rows behind the first `burn_in`; those only bring the stored state up to date, and get no gradient."""
-    state, first = batch.state, batch.first
-    if burn_in and state is not None:
-        with torch.no_grad():
-            _, state = policy.values(tree_map(lambda t: t[:burn_in], observation), state, first[:burn_in])
-    values: Tensor = policy.values(tree_map(lambda t: t[burn_in:], observation), state, first[burn_in:])[0]
-    return values
 
 
 def td_loss(chosen: Tensor, target: Tensor, kind: Literal["huber", "squared"], weights: Tensor | None = None) -> Tensor:

@@ -38,11 +38,14 @@ def gae(
     return reverse_scan(delta * valid, gamma * lam * goes_on)
 
 
-def n_step(reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float, steps: int) -> Tensor:
+def n_step(
+    reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float | Tensor, steps: int
+) -> Tensor:
     """`steps` rewards and then the value of where they led (Sutton 1988) -> `[R, B]`.
 
     Fewer rewards where the episode ends before: after a truncation the final observation's value follows, after a termination
-    nothing. A row counts only if `steps` rows follow it in its fragment, which is what `Needs.bootstrap` is for.
+    nothing. A row counts only if `steps` rows follow it in its fragment, which is what `Needs.bootstrap` is for. `gamma` may
+    differ between rows as long as it is the same throughout an episode.
     """
     goes_on = ~(terminated | truncated)
     following = _following(value) * ~terminated

@@ -119,7 +119,13 @@ def defined_metrics(algorithm: str | None = None) -> list[str]:
 
 
 REPLAYED = {"warmup": 100, "prioritised": True}
-QUICK = {"ppo": {"minibatch": 64}, "appo": {"minibatch": 64}, "dqn": REPLAYED, "qmix": REPLAYED, "sac": REPLAYED}
+QUICK = {
+    "ppo": {"minibatch": 64},
+    "appo": {"minibatch": 64},
+    "dqn": {**REPLAYED, "novelty": True},
+    "qmix": REPLAYED,
+    "sac": REPLAYED,
+}
 """What an algorithm needs to take its steps, and to show all its numbers, in a short run."""
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from shoal.algorithms.dqn.config import DQNConfig
 from shoal.algorithms.dqn.policy import QPolicy
+from shoal.algorithms.exploration.seeking import NOTED, Seeking
 from shoal.algorithms.q_learning import Judged, QLearning, choices_of, noted_of
 from shoal.algorithms.replayed import replay_of
-from shoal.api.algorithm import Needs, Task
+from shoal.api.algorithm import Learner, Needs, Task
+from shoal.api.explorer import Explorer
 from shoal.api.fragment import Fragment
+from shoal.api.metric import Metric
+from shoal.api.policy import Model
 from shoal.base.config import Named
 from shoal.base.seeding import derive_seed
 from shoal.models import build_model
@@ -24,25 +29,56 @@ class DQN(QLearning):
     policy: QPolicy
 
     def __init__(self, config: DQNConfig, model: Named, task: Task) -> None:
+        seeks = config.novelty is not None
+        noted = {**(noted_of(config) or {}), **NOTED} if seeks else noted_of(config)
         needs = Needs(
-            config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, replay=replay_of(config, task.horizon),
-            noted=noted_of(config),
+            config.unroll, bootstrap=config.n_step + seeks, burn_in=config.burn_in,
+            replay=replay_of(config, task.horizon), noted=noted,
         )  # fmt: skip
         super().__init__(config, task, needs)
+        self.seeking = None if config.novelty is None else Seeking(config.novelty, task)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
-        choices, body = choices_of(task.group, config.name), build_model(model, task.group.observation_space)
-        self._own(QPolicy(choices, body, dueling=config.dueling, epsilon=self.rate(0)))
+        self._own(self._policy(config, build_model(model, task.group.observation_space)))
+        if seeks:
+            self.policy.knobs = (*self.policy.knobs, "arm")
+
+    def _policy(self, config: DQNConfig, body: Model) -> QPolicy:
+        choices = choices_of(self.task.group, config.name)
+        if self.seeking is None:
+            return QPolicy(choices, body, dueling=config.dueling, epsilon=self.rate(0))
+        arms = self.seeking.values(body.features, int(choices.n), dueling=config.dueling)
+        curious = self.seeking.networks(int(choices.n))
+        return QPolicy(choices, body, dueling=config.dueling, epsilon=self.rate(0), arms=arms, curious=curious)
 
     @property
     def epsilon(self) -> Tensor:
         return self.policy.epsilon
 
+    def explorer(self, lanes: np.ndarray) -> Explorer | None:
+        ladder = self._ladder(lanes)
+        if self.seeking is None or self.policy.curious is None:
+            return ladder
+        return self.seeking.explorer(lanes, self.policy.curious.embedding.width, ladder)
+
     def _judge(self, batch: Fragment) -> Judged:
+        if self.seeking is not None:
+            return Judged(*self.seeking.judge(self.policy, self.target.module, batch, self.settings))
         online, target = self._values(batch.observation, batch)
         mask = None if batch.action_mask is None else batch.action_mask[self.behind]
         best = greedy(online.detach() if self.settings.double else target, mask)
         chosen = picked(online, batch.action[self.behind] - self.policy.start)
         return Judged(chosen, picked(target, best), batch.valid[self.behind])
+
+    def _prepared(self, batch: Fragment) -> Fragment:
+        return batch if self.seeking is None else self.seeking.prepared(batch, self.updates)
+
+    def _gamma(self, batch: Fragment) -> float | Tensor:
+        return self.settings.gamma if self.seeking is None else self.seeking.gamma(batch)
+
+    def _beside(self, batch: Fragment, learner: Learner) -> tuple[Tensor | None, dict[str, Metric]]:
+        if self.seeking is None or self.policy.curious is None:
+            return None, {}
+        return self.seeking.beside(self.policy.curious, batch, learner, self.policy.start)
 
 
 def picked(values: Tensor, index: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ import torch
 from gymnasium.spaces import Discrete
 from torch import Tensor
 
+from shoal.algorithms.exploration.curious import Curious
+from shoal.algorithms.exploration.heads import ArmValues
 from shoal.api.policy import Decision, Model, Policy, Request
 from shoal.base.tree import Tree, tree_map
 from shoal.models.heads.values import ChoiceValues, epsilon_greedy, greedy
@@ -16,29 +18,48 @@ class QPolicy(Policy):
 
     epsilon: Tensor
     noise_size = 2
-    extras: dict[str, tuple[int, ...]] = {}
 
-    def __init__(self, choices: Discrete, model: Model, *, dueling: bool, epsilon: float) -> None:
+    def __init__(
+        self, choices: Discrete, model: Model, *, dueling: bool, epsilon: float,
+        arms: ArmValues | None = None, curious: Curious | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.model = model
-        self.head = ChoiceValues(model.features, int(choices.n), dueling=dueling)
+        self.model, self.arms, self.curious = model, arms, curious
+        self.extras = {} if curious is None else curious.extras
+        self.head = ChoiceValues(model.features, int(choices.n), dueling=dueling) if arms is None else None
         self.start = int(choices.start)
         self.register_buffer("epsilon", torch.tensor(epsilon))
 
     def initial_state(self, batch: int) -> Tree | None:
         return self.model.initial_state(batch)
 
-    def values(self, observation: Tree, state: Tree | None, first: Tensor) -> tuple[Tensor, Tree | None]:
-        """Of observations `[R, B, ...]` -> `[R, B, choices]`, and the state after the last row."""
+    def values(
+        self, observation: Tree, state: Tree | None, first: Tensor, arm: Tensor | None = None
+    ) -> tuple[Tensor, Tree | None]:
+        """Of observations `[R, B, ...]` -> `[R, B, choices]`, and the state after the last row. `arm`: `[R, B]`, or arm 0."""
+        if self.arms is not None:
+            arm = torch.zeros_like(first, dtype=torch.int64) if arm is None else arm
+            parts, state = self.parts(observation, state, first, arm)
+            return self.arms.blend(parts, arm), state
         features, state = self.model(observation, state, first)
+        assert self.head is not None
         return self.head(features), state
+
+    def parts(self, observation: Tree, state: Tree | None, first: Tensor, arm: Tensor) -> tuple[Tensor, Tree | None]:
+        """Values by reward, where there are arms: `[R, B, choices, parts]`."""
+        assert self.arms is not None
+        features, state = self.model(observation, state, first)
+        return self.arms(features, arm), state
 
     def act(self, request: Request, *, explore: bool) -> Decision:
         observation = tree_map(lambda t: t.unsqueeze(0), request.observation)
-        values, state = self.values(observation, request.state, request.first.unsqueeze(0))
+        arm = self.knob(request, "arm") if explore else None
+        of_arm = None if arm is None else arm.long().unsqueeze(0)
+        values, state = self.values(observation, request.state, request.first.unsqueeze(0), of_arm)
         mask = request.action_mask
         if not explore:
             return Decision(greedy(values[0], mask) + self.start, {}, state)
         rate = self.knob(request, "epsilon")
         index = epsilon_greedy(values[0], mask, request.noise, self.epsilon if rate is None else rate)
-        return Decision(index + self.start, {}, state)
+        extras = {} if self.curious is None or arm is None else self.curious.look(request.observation)
+        return Decision(index + self.start, extras, state)

@@ -1,1 +1,1 @@
-"""Ways to explore that differ from lane to lane. Told in docs/tasks/explore.md."""
+"""Directed exploration: rates by lane, novelty, and who chooses between ways to explore. Told in docs/tasks/explore.md."""
