@@ -6,7 +6,6 @@ APPO samples while it learns, from experience that is some versions old; PPO wai
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import time
 from typing import Any
@@ -20,6 +19,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.env.wrappers.atari_wrappers import wrap_atari_for_new_api_stack
 from ray.tune.registry import register_env
+from rllib_work import begin, with_work
 
 NATURE = [[32, 8, 4], [64, 4, 2], [64, 3, 1]]
 
@@ -31,35 +31,19 @@ def pong(_: Any = None) -> Any:
 
 
 def config_of(settings: dict[str, Any]) -> Any:
-    runners = settings["runners"]
     kind = APPOConfig() if settings["algorithm"] == "APPO" else PPOConfig()
     network = DefaultModelConfig(conv_filters=NATURE, head_fcnet_hiddens=[512], vf_share_layers=True)
     return (
-        kind.environment("pong", clip_rewards=True)
-        .env_runners(
-            num_env_runners=runners,
-            num_envs_per_env_runner=settings["num_envs"] // max(runners, 1),
-            rollout_fragment_length=settings["unroll"],
-        )
-        .learners(num_learners=0)
-        .training(
-            train_batch_size_per_learner=settings["num_envs"] * settings["unroll"],
-            minibatch_size=settings["minibatch"],
-            num_epochs=settings["epochs"],
-            lr=settings["lr"],
-        )
+        with_work(kind.environment("pong", clip_rewards=True), settings)
         .reporting(min_time_s_per_iteration=1 if settings["algorithm"] == "APPO" else None)
         .rl_module(model_config=network)
-        .debugging(seed=settings["seed"], log_level="ERROR")
     )
 
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
     register_env("pong", pong)
-    ray.init(
-        num_cpus=settings["runners"] + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
-    )
+    begin(settings["runners"])
     algorithm = config_of(settings).build_algo()
     points: list[tuple[float, int]] = []
     while len(points) < 3 or points[-1][0] - points[0][0] < settings["seconds"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import time
 from typing import Any
@@ -16,6 +15,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
+from rllib_work import begin, with_work
 
 WINDOW = 20
 """Training episodes whose mean calls for a verification."""
@@ -27,34 +27,16 @@ def cartpole(_: Any = None) -> gymnasium.Env[Any, Any]:
 
 def build(settings: dict[str, Any]) -> Algorithm:
     """Env runners beside the driver, which learns; none of them: all in one process."""
-    runners = settings["runners"]
     register_env("cartpole", cartpole)
-    # one more than there are runners, so that all of them are placed beside the driver
-    ray.init(num_cpus=runners + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    begin(settings["runners"])
     given = {
         name: settings[name] for name in ("gamma", "lambda_", "vf_loss_coeff", "vf_clip_param") if name in settings
     }
+    network = DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="tanh", vf_share_layers=False)
     config = (
-        PPOConfig()
-        .environment("cartpole")
-        .env_runners(
-            num_env_runners=runners,
-            num_envs_per_env_runner=settings["num_envs"] // max(runners, 1),
-            rollout_fragment_length=settings["unroll"],
-        )
-        .learners(num_learners=0)
-        .training(
-            train_batch_size_per_learner=settings["num_envs"] * settings["unroll"],
-            minibatch_size=settings["minibatch"],
-            num_epochs=settings["epochs"],
-            lr=settings["lr"],
-            **given,
-        )
+        with_work(PPOConfig().environment("cartpole"), settings, **given)
         .reporting(metrics_num_episodes_for_smoothing=WINDOW)
-        .rl_module(
-            model_config=DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="tanh", vf_share_layers=False)
-        )
-        .debugging(seed=settings["seed"], log_level="ERROR")
+        .rl_module(model_config=network)
     )
     return config.build_algo()
 
