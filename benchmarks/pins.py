@@ -11,6 +11,8 @@ PEERS = {
     "rllib": ["ray[rllib]==2.60.0", *WORLD, *ATARI],
     # the newest on the package index; it wants gymnasium below 1 and numpy below 2
     "sample-factory": [TORCH, "sample-factory==2.1.1", "gymnasium==0.29.1", "numpy==1.26.4"],
+    "tianshou": [TORCH, "tianshou==2.0.1"],
+    "torchrl": [TORCH, "torchrl==0.14.1"],
     "benchmarl": ["benchmarl==1.5.2", "torchrl==0.11.1", *WORLD],
 }
 

@@ -25,7 +25,10 @@ TITLES = {
     "atari_ppo_1": "PPO on Pong, 1 pass, steps per second",
     "atari_ppo_4": "PPO on Pong, 4 passes, steps per second",
     "solve": "CartPole-v1 solved and verified, seconds from start to end of the process (less is better)",
+    "replay": "Prioritised replay of a million transitions, rounds of 512 per second",
 }
+BARS = {"solve": "seconds", "replay": "rounds"}
+"""Which figure is drawn, where it is not `rate`."""
 WAYS = {"autograd": "autograd", "by_hand": "gradients by hand"}
 
 
@@ -97,6 +100,26 @@ def solve_table(document: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"Each peer's best of its sweep, which gave, in seconds: {sweep}."])
 
 
+def replay_table(document: dict[str, Any]) -> str:
+    """Of `replay.py`."""
+    asked, results = document["settings"], document["results"]
+    work = f"{asked['capacity']:,} transitions, {asked['copies']} at once, rounds of {asked['batch']}"
+    versions = "; ".join(f"{name.partition(',')[0]}: {runs[0]['version']}" for name, runs in results.items())
+    lines = [
+        f"{machine_line(document)} {work}; {document['repeats']} repeats in turns. {versions}.",
+        "",
+        "| | transitions added/s | rounds/s |",
+        "|---|---|---|",
+    ]
+    for name, runs in results.items():
+        lines.append(f"| {name} | {spread(of(runs, 'adds'))} | {spread(of(runs, 'rounds'))} |")
+    return "\n".join(lines)
+
+
+TABLES = {"solve": solve_table, "replay": replay_table}
+"""Of measurements that are not of speed alone."""
+
+
 def fill(text: str, documents: dict[str, dict[str, Any]]) -> str:
     """The page with its tables as measured; places without a measurement stay as they are."""
 
@@ -104,7 +127,7 @@ def fill(text: str, documents: dict[str, dict[str, Any]]) -> str:
         document = documents.get(place[2])
         if document is None:
             return place[0]
-        return f"{place[1]}\n{(solve_table if place[2] == 'solve' else speed_table)(document)}\n\n{place[3]}"
+        return f"{place[1]}\n{TABLES.get(place[2], speed_table)(document)}\n\n{place[3]}"
 
     return PLACE.sub(table, text)
 
@@ -152,8 +175,7 @@ def draw(documents: dict[str, dict[str, Any]]) -> str:
             parts += [text(10, top + 16, title, 'font-weight="bold"'), text(10, top + 36, "not measured yet")]
             top += HEAD + 14
             continue
-        key = "seconds" if name == "solve" else "rate"
-        bars = [Bar(side, of(runs, key)) for side, runs in document["results"].items()]
+        bars = [Bar(side, of(runs, BARS.get(name, "rate"))) for side, runs in document["results"].items()]
         drawn, top = panel(top, title, bars, document.get("limits", {}))
         parts += drawn
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top:.0f}" font-family="sans-serif" font-size="13">'

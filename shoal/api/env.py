@@ -26,6 +26,10 @@ class AgentGroup:
     agents: tuple[str, ...]
     observation_space: Space[Any]
     action_space: Space[Any]
+    stacked: int = 0
+    """Observations are so many pictures, `[stacked, ...]`, the oldest first: at each step the oldest leaves and a new one
+    comes; an episode starts with one picture beside black ones or repetitions. Replay then keeps each picture once. 0: no such
+    promise."""
 
 
 @dataclass

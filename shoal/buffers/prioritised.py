@@ -7,8 +7,8 @@ import numpy as np
 from shoal.api.algorithm import Priorities
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Metric
-from shoal.base.seeding import generator
 from shoal.buffers.sequences import SequenceReplay
+from shoal.buffers.stacks import Stack
 from shoal.buffers.sum_tree import SumTree, tree_nbytes
 from shoal.buffers.weights import batch_weights, beta_at
 
@@ -22,8 +22,17 @@ class PrioritisedReplay(SequenceReplay):
     New sequences get the greatest priority that was seen, 1 at first, unless one comes with them.
     """
 
-    def __init__(self, example: Fragment, sequences: int, priorities: Priorities, *, seed: int, slot: int = 0) -> None:
-        super().__init__(example, sequences, seed=seed, slot=slot)
+    def __init__(
+        self,
+        example: Fragment,
+        sequences: int,
+        priorities: Priorities,
+        *,
+        seed: int,
+        slot: int = 0,
+        stack: Stack | None = None,
+    ) -> None:
+        super().__init__(example, sequences, seed=seed, slot=slot, stack=stack)
         self._priorities, self._tree = priorities, SumTree(sequences)
         self._greatest, self._beta = 1.0, beta_at(priorities, 0)
         self.stale = 0
@@ -46,15 +55,17 @@ class PrioritisedReplay(SequenceReplay):
 
     def _set(self, keys: np.ndarray, priorities: np.ndarray) -> int:
         """Of those that are still held; their number."""
-        held = (keys >= self._next - self.filled) & (keys < self._next)
-        keys, priorities = keys[held], priorities[held].astype(np.float64)
+        held = (keys - (self._next - self.filled)).view(np.uint64) < self.filled  # those below 0 count as huge
+        if not held.all():
+            keys, priorities = keys[held], priorities[held]
+        priorities = priorities.astype(np.float64)
         self._tree.set(keys % self.sequences, (priorities + LEAST) ** self._priorities.alpha)
         self._greatest = max(self._greatest, float(priorities.max(initial=0.0)))
         return len(keys)
 
     def sample(self, sequences: int, update: int, steps: int = 0) -> Fragment:
         places = self._places(sequences, update)
-        drawn = self._drawn(places)
+        drawn = self._columns.drawn(places)
         drawn.keys = self._keys(places)
         self._beta = beta_at(self._priorities, steps)
         drawn.weights = batch_weights([(self._chances(places), self.filled)], self._beta)
@@ -63,10 +74,10 @@ class PrioritisedReplay(SequenceReplay):
     def _places(self, sequences: int, update: int) -> np.ndarray:
         if not self.filled:
             raise ValueError("nothing to sample: insert comes first")
-        return self._tree.draw(generator(self._seed, "replay", self._slot, update).random(sequences))
+        return self._tree.draw(self._random(update).random(sequences))
 
     def _chances(self, places: np.ndarray) -> np.ndarray:
-        return self._tree.values[places] / self._tree.total
+        return self._tree.values.take(places) / self._tree.total
 
     def metrics(self) -> dict[str, Metric]:
         """How full it is, and how far from even."""

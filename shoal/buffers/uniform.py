@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.api.fragment import Fragment
-from shoal.base.seeding import generator
 from shoal.buffers.sequences import SequenceReplay
 
 
@@ -13,12 +12,12 @@ class UniformReplay(SequenceReplay):
     """Draws evenly."""
 
     def sample(self, sequences: int, update: int, steps: int = 0) -> Fragment:
-        return self._drawn(self._places(sequences, update))
+        return self._columns.drawn(self._places(sequences, update))
 
     def _places(self, sequences: int, update: int) -> np.ndarray:
         if not self.filled:
             raise ValueError("nothing to sample: insert comes first")
-        return generator(self._seed, "replay", self._slot, update).integers(0, self.filled, sequences)
+        return self._random(update).integers(0, self.filled, sequences)
 
     def _chances(self, places: np.ndarray) -> np.ndarray:
         return np.full(len(places), 1 / self.filled)

@@ -7,13 +7,16 @@ is learnt from.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ale_py
 import numpy as np
+from gymnasium.vector import VectorEnv
 
 from shoal.api.env import Array
 from shoal.base.seeding import derive_seed
+from shoal.envs import AGENT
 from shoal.envs.gymnasium_vector import GymnasiumVector
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner per process
@@ -26,6 +29,11 @@ class AtariVector(GymnasiumVector):
     """An `AtariVectorEnv`. Copies are seeded one by one, so that an episode does not depend on who else is in the batch."""
 
     _newest: Array | None = None
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], name: str, *, first_slot: int = 0) -> None:
+        super().__init__(env, name, first_slot=first_slot)
+        (pictures, *_), group = self._space.shape or (0,), self.groups[AGENT]
+        self.groups = {AGENT: replace(group, stacked=pictures)}
 
     def send(self, actions: dict[str, Array]) -> None:
         """The emulators begin at once; until `recv` the caller's time is its own."""

@@ -10,12 +10,23 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.wrappers import (
+    FrameStackObservation,
+    OrderEnforcing,
+    PassiveEnvChecker,
+    RecordEpisodeStatistics,
+    TimeLimit,
+)
 
 from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Turn
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs import AGENT
 from shoal.envs.spaces import Columns, action_decoder, action_space, count_choices, flat_mask, observation_space
+
+TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit)
+"""Wrappers that leave observations as they are."""
 
 
 class _End(NamedTuple):
@@ -37,7 +48,7 @@ class GymnasiumLoop(Env):
         first = envs[0]
         _check_alike(envs, name)
         space = observation_space(first.observation_space, name)
-        self.groups = {AGENT: AgentGroup((AGENT,), space, action_space(first.action_space, name))}
+        self.groups = {AGENT: AgentGroup((AGENT,), space, action_space(first.action_space, name), stacked_by(first))}
         self._decode = action_decoder(first.action_space)
         self._choices = count_choices(first.action_space)
         self._step_functions = [env.step for env in envs]
@@ -218,3 +229,15 @@ def _check_alike(envs: list[gymnasium.Env[Any, Any]], name: str) -> None:
             raise InputError(
                 f"env.id = '{name}': the spaces of its copies differ; every copy must have those of the first"
             )
+
+
+def stacked_by(env: gymnasium.Env[Any, Any]) -> int:
+    """How many pictures gymnasium's own wrapper stacks, if nothing but what leaves observations alone lies around it.
+
+    First stacks that are filled up with pictures of the user's own are no such stacks.
+    """
+    while isinstance(env, TRANSPARENT):
+        env = env.env
+    if not isinstance(env, FrameStackObservation) or not isinstance(env.observation_space, Box):
+        return 0
+    return env.stack_size if env.padding_type == "reset" or not np.any(env.padding_value) else 0

@@ -132,9 +132,9 @@ class Builder:
         seed = derive_seed(self.program.experiment.seed, f"replay of {plan.name}")
         example, sequences = plan.example(), max(1, plan.sequences // replicas)
         buffer: SequenceReplay = (
-            UniformReplay(example, sequences, seed=seed, slot=rank)
+            UniformReplay(example, sequences, seed=seed, slot=rank, stack=plan.stack)
             if needs.priorities is None
-            else PrioritisedReplay(example, sequences, needs.priorities, seed=seed, slot=rank)
+            else PrioritisedReplay(example, sequences, needs.priorities, seed=seed, slot=rank, stack=plan.stack)
         )
         return ReplayFeed(needs, buffer, replicas)
 

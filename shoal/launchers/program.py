@@ -20,7 +20,8 @@ from shoal.base.config import Config, Named
 from shoal.base.errors import InputError
 from shoal.base.flat import Flat
 from shoal.base.seeding import derive_seed
-from shoal.buffers.sequences import replay_nbytes
+from shoal.buffers.columns import replay_nbytes
+from shoal.buffers.stacks import Stack
 from shoal.buffers.sum_tree import tree_nbytes
 from shoal.envs import make_env
 from shoal.launchers.casting import Role, cast
@@ -86,11 +87,17 @@ class PolicyPlan(PlayerPlan):
         return 0 if needs.replay is None else max(1, needs.replay.capacity // needs.unroll)
 
     @property
+    def stack(self) -> Stack | None:
+        """What replay may know of observations that are stacks of pictures; None: they are none."""
+        pictures = self.group.stacked
+        return Stack(pictures, self.algorithm.needs.bootstrap) if pictures > 1 else None
+
+    @property
     def replay_nbytes(self) -> int:
         """Bytes of all that is kept for replay, taken when the run starts."""
         replay = self.algorithm.needs.replay
         tree = 0 if replay is None or replay.priorities is None else tree_nbytes(self.sequences)
-        return replay_nbytes(self.example(), self.sequences) + tree
+        return replay_nbytes(self.example(), self.sequences, self.stack) + tree
 
     def copy_policy(self) -> tuple[Policy, Flat]:
         """A policy to act with, and the block that its versions are loaded into."""

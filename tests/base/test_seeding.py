@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from shoal.base.seeding import Noise, derive_seed, generator
+from shoal.base.seeding import Generators, Noise, derive_seed, generator
 
 
 def test_same_question_same_numbers() -> None:
@@ -17,6 +17,15 @@ def test_same_question_same_numbers() -> None:
 def test_every_part_of_the_question_matters() -> None:
     asked = [(1, "a", 2, 3), (2, "a", 2, 3), (1, "b", 2, 3), (1, "a", 3, 3), (1, "a", 2, 4)]
     assert len({generator(*question).random() for question in asked}) == len(asked)
+
+
+def test_one_that_is_set_anew_gives_what_new_ones_give() -> None:
+    generators = Generators(4, "a")
+    for slot, counter in ((0, 0), (3, 9), (0, 0), (2, 2**40)):
+        wanted = generator(4, "a", slot, counter)
+        given = generators.at(slot, counter)
+        assert np.array_equal(given.integers(0, 9, 7, np.int32), wanted.integers(0, 9, 7, np.int32))
+        assert np.array_equal(given.random(5), wanted.random(5))
 
 
 def test_equal_in_another_process() -> None:

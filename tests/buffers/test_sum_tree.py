@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal.buffers import sum_tree
 from shoal.buffers.sum_tree import SumTree, tree_nbytes
 
 PRIORITIES = st.integers(0, 20).map(lambda tenths: tenths / 8)  # sums of eighths are exact
+TOPS = st.sampled_from([0, 1, 2, sum_tree.TOP])  # small trees have levels to descend only below a small top
 WRITES = st.lists(st.lists(st.tuples(st.integers(0, 12), PRIORITIES), max_size=9), max_size=6)
 
 
-def filled(leaves: int, writes: list[list[tuple[int, float]]]) -> tuple[SumTree, list[float]]:
+def make(leaves: int, top: int) -> SumTree:
+    with patch.object(sum_tree, "TOP", top):
+        return SumTree(leaves)
+
+
+def filled(leaves: int, top: int, writes: list[list[tuple[int, float]]]) -> tuple[SumTree, list[float]]:
     """The tree, and what a list holds that was written one by one."""
-    tree, plain = SumTree(leaves), [0.0] * leaves
+    tree, plain = make(leaves, top), [0.0] * leaves
     for write in writes:
         places = [place % leaves for place, _ in write]
         tree.set(np.array(places, np.int64), np.array([value for _, value in write]))
@@ -34,9 +43,9 @@ def slow_find(plain: list[float], sought: float) -> int:
 
 
 @settings(deadline=None)
-@given(leaves=st.integers(1, 13), writes=WRITES, shares=st.lists(st.integers(0, 255), max_size=8))
-def test_against_a_list(leaves: int, writes: list[list[tuple[int, float]]], shares: list[int]) -> None:
-    tree, plain = filled(leaves, writes)
+@given(leaves=st.integers(1, 13), top=TOPS, writes=WRITES, shares=st.lists(st.integers(0, 255), max_size=8))
+def test_against_a_list(leaves: int, top: int, writes: list[list[tuple[int, float]]], shares: list[int]) -> None:
+    tree, plain = filled(leaves, top, writes)
     assert tree.values.tolist() == plain
     assert tree.total == sum(plain)
     sought = np.array([share / 256 * tree.total for share in shares])
@@ -47,23 +56,37 @@ def test_against_a_list(leaves: int, writes: list[list[tuple[int, float]]], shar
             tree.find(sought)
 
 
+def test_a_large_tree_against_running_sums() -> None:
+    random = np.random.default_rng(3)
+    tree, plain = SumTree(9000), np.zeros(9000)
+    for _ in range(20):
+        places, values = random.permutation(9000)[:700], random.integers(0, 20, 700) / 8
+        tree.set(places, values)
+        plain[places] = values
+        edges = plain.cumsum()
+        sought = np.concatenate([random.random(500) * tree.total, edges[edges < edges[-1]][::50]])
+        assert tree.total == edges[-1]
+        assert np.array_equal(tree.find(sought), edges.searchsorted(sought, "right"))
+
+
 def test_churn_leaves_no_trace() -> None:
     random = np.random.default_rng(0)
-    churned, fresh = SumTree(1000), SumTree(1000)
+    churned, fresh = make(1000, 3), make(1000, 3)
     for _ in range(500):
         churned.set(random.integers(0, 1000, 64), 10.0 ** random.uniform(-9, 9, 64))
     last = random.random(1000)
     churned.set(np.arange(1000), last)
     fresh.set(np.arange(1000), last)
     assert np.array_equal(churned._nodes, fresh._nodes)
+    assert churned.total == fresh.total
     churned.set(np.arange(1000), np.zeros(1000))
     assert churned.total == 0.0
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from([0.0, 1e-12, 0.1, 0.3, 1e9]), min_size=1, max_size=20).filter(any))
-def test_what_is_zero_is_never_found(values: list[float]) -> None:
-    tree = SumTree(len(values))
+@given(st.lists(st.sampled_from([0.0, 1e-12, 0.1, 0.3, 1e9]), min_size=1, max_size=20).filter(any), TOPS)
+def test_what_is_zero_is_never_found(values: list[float], top: int) -> None:
+    tree = make(len(values), top)
     tree.set(np.arange(len(values)), np.array(values))
     edges = np.cumsum(values)
     sought = np.concatenate([[0.0, tree.total, np.nextafter(tree.total, 0)], edges, np.nextafter(edges, 0)])
@@ -110,4 +133,5 @@ def test_places_beyond_the_tree(place: int) -> None:
 
 def test_bytes_are_known_before() -> None:
     for leaves in (1, 2, 3, 64, 65):
-        assert SumTree(leaves)._nodes.nbytes == tree_nbytes(leaves)
+        tree = SumTree(leaves)
+        assert tree._cells.nbytes + tree._running.nbytes == tree_nbytes(leaves)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shoal.api.fragment import Fragment
 from shoal.base.tree import tree_leaves
-from shoal.buffers.sequences import PER_LANE, replay_nbytes
+from shoal.buffers.columns import PER_LANE, replay_nbytes
 from shoal.buffers.uniform import UniformReplay
 
 ROWS = 3

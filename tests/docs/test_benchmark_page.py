@@ -47,6 +47,17 @@ def test_a_place_is_filled_and_others_stay(script: Any) -> None:
     assert script.fill(filled, {"cartpole_ppo": SPEED}) == filled
 
 
+def test_replay_has_a_table_of_its_own(script: Any) -> None:
+    runs = [
+        {"adds": adds, "rounds": rounds, "version": "1.0"} for adds, rounds in ((10.0, 7.0), (3000.0, 5.0), (20.0, 6.0))
+    ]
+    asked = {"capacity": 1_000_000, "copies": 64, "batch": 512}
+    document = {"machine": SPEED["machine"], "settings": asked, "repeats": 3, "results": {"shoal, numpy": runs}}
+    filled = script.fill("<!-- measured: replay -->\n<!-- end -->\n", {"replay": document})
+    assert "1,000,000 transitions, 64 at once, rounds of 512; 3 repeats in turns. shoal: 1.0." in filled
+    assert "| shoal, numpy | 20 (10 to 3,000) | 6 (5 to 7) |" in filled
+
+
 def test_bars_are_as_long_as_their_medians(script: Any) -> None:
     picture = Xml.fromstring(script.draw({"cartpole_ppo": SPEED}))
     _, ours, theirs = (float(shape.attrib["width"]) for shape in picture.iter("{http://www.w3.org/2000/svg}rect"))
