@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from shoal.api.algorithm import Task
-from shoal.api.fragment import Fragment
+from shoal.api.fragment import PER_LANE, Fragment
 from shoal.base.errors import InputError
 from shoal.base.tree import Tree, tree_map
 
@@ -41,8 +41,6 @@ class Experience:
 
 
 COLUMNS = ("observation", "action", "log_prob", "advantage", "target", "value", "first", "action_mask")
-PER_LANE = ("state", "lanes")
-"""Fields whose first axis is the lane, not the row."""
 
 Batch = TypeVar("Batch", Experience, Fragment)
 

@@ -33,13 +33,13 @@ class ReplayedConfig(Config):
     """Draw what was valued worst more often: `true`, or its settings; left out: all that is kept alike."""
 
 
-def replay_of(config: ReplayedConfig, horizon: int | None) -> Replay:
-    """What is kept and drawn; a batch is whole sequences."""
+def replay_of(config: ReplayedConfig, horizon: int | None, *, first: bool = False) -> Replay:
+    """What is kept and drawn; a batch is whole sequences. `first`: actors give the first priorities."""
     if config.batch % config.unroll:
         nearest = max(1, round(config.batch / config.unroll)) * config.unroll
         raise InputError(
             f"algorithm.batch = {config.batch} is no multiple of algorithm.unroll = {config.unroll}: try {nearest}"
         )
     asked = config.prioritised
-    priorities = None if asked is None else Priorities(asked.alpha, asked.beta, horizon)
+    priorities = None if asked is None else Priorities(asked.alpha, asked.beta, horizon, first)
     return Replay(config.capacity, config.batch // config.unroll, config.updates, config.warmup, priorities)

@@ -48,7 +48,7 @@ def n_step(
     differ between rows as long as it is the same throughout an episode.
     """
     goes_on = ~(terminated | truncated)
-    following = _following(value) * ~terminated
+    following = torch.where(terminated, 0.0, _following(value))  # whatever is there, even NaN: it is not looked at
     total = reward + gamma * following
     for _ in range(steps - 1):
         total = reward + gamma * torch.where(goes_on, _following(total), following)

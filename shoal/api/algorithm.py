@@ -37,6 +37,8 @@ class Priorities:
     beta: float | Schedule
     horizon: int | None = None
     """Where beta's schedule ends if it does not say."""
+    first: bool = False
+    """`Algorithm.prepare` gives new sequences their first priorities; otherwise they get the greatest that was seen."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,13 @@ class Algorithm(ABC):
     def explorer(self, lanes: np.ndarray) -> Explorer | None:
         """For the lanes of one seat, by their run-wide numbers; called in the actor. None: all explore as the policy does."""
         return None
+
+    def prepare(self, fragment: Fragment) -> Fragment:
+        """What an actor posts, out of what it played: arrays in, arrays of equal shape out. Pure; it knows no parameters.
+
+        With `Priorities.first` it gives the fragment its `priority`.
+        """
+        return fragment
 
     @abstractmethod
     def update(self, batch: Fragment, learner: Learner) -> Update:

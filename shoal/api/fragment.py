@@ -15,6 +15,9 @@ from shoal.base.tree import Tree, tree_map
 Array = Any
 """numpy on the way, torch in the trainer."""
 
+PER_LANE = ("state", "lanes", "keys", "weights", "priority")
+"""Fields of a Fragment whose first axis is the lane; of the others it is the second."""
+
 
 class FragmentId(NamedTuple):
     """Who made it: worker, which life of that worker, and its count. Unique in a run."""
@@ -41,7 +44,7 @@ class Fragment:
     first: Array
     """bool: an episode starts with this observation; recurrent state restarts."""
     version: Array
-    """int64: the policy version that decided."""
+    """int64: the policy version that decided; -1: nobody did, the row is only looked at."""
     extras: dict[str, Array]
     """What the policy noted when it decided, for example `log_prob`."""
     action_mask: Array | None
@@ -53,6 +56,8 @@ class Fragment:
     """int64 `[B]`, from prioritised replay alone: what new priorities are reported under."""
     weights: Array | None = None
     """float32 `[B]`, from prioritised replay alone: what each lane counts, so that drawing some more often does no harm."""
+    priority: Array | None = None
+    """float32 `[B]`, with `Priorities.first` alone: what the actor thinks each lane is worth to replay; NaN: it does not know."""
 
     def map(self, fn: Any) -> Fragment:
         """Apply `fn` to every array."""

@@ -8,18 +8,16 @@ array of a Fragment, of all sequences.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import MISSING, fields
 
 import numpy as np
 
-from shoal.api.fragment import Fragment
+from shoal.api.fragment import PER_LANE, Fragment
 from shoal.api.sight import OWN
 from shoal.base.tree import Tree, tree_leaves, tree_map
 from shoal.buffers.column import ArrayColumn, Column, Draw
 from shoal.buffers.stacks import Stack, StackColumn
 
-PER_LANE = ("state", "lanes")
-"""Fields of a Fragment whose first axis is the lane; of the others it is the second."""
 SMALL = 512
 """Bytes of a sequence's array that still lies in the record."""
 STACKS = ("observation", f"observation/{OWN}")
@@ -127,4 +125,5 @@ def _axis(name: str) -> int:
 
 
 def _names() -> list[str]:
-    return [field.name for field in fields(Fragment)]
+    """What every fragment has; the rest says how it came, or how it was drawn."""
+    return [field.name for field in fields(Fragment) if field.default is MISSING]

@@ -19,7 +19,7 @@ LEAST = 1e-6
 class PrioritisedReplay(SequenceReplay):
     """Draws sequence i with chance P(i) = p_i ** alpha / sum, and gives it the weight (N P(i)) ** -beta, at most 1 in a batch.
 
-    New sequences get the greatest priority that was seen, 1 at first, unless one comes with them.
+    New sequences get the priority that comes with their fragment; where none does, the greatest that was seen, 1 at first.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class PrioritisedReplay(SequenceReplay):
     def nbytes(self) -> int:
         return super().nbytes + tree_nbytes(self.sequences)
 
-    def insert(self, fragment: Fragment, priorities: np.ndarray | None = None) -> np.ndarray:
-        """As every buffer does; `priorities`, `[B]`: of the lanes, where they are known."""
+    def insert(self, fragment: Fragment) -> np.ndarray:
         lanes = super().insert(fragment)
+        known = np.full(len(lanes), np.nan) if fragment.priority is None else fragment.priority[lanes]
         keys = np.arange(self._next - len(lanes), self._next)
-        self._set(keys, np.full(len(lanes), self._greatest) if priorities is None else priorities[lanes])
+        self._set(keys, np.where(np.isnan(known), self._greatest, known))
         return lanes
 
     def revalue(self, keys: np.ndarray, priorities: np.ndarray) -> None:

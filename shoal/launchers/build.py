@@ -194,7 +194,8 @@ class Builder:
         round_ = life.version + ring.posted
         writer = SampleWriter(ring, producer, incarnation=life.incarnation, posted=round_)
         lanes = self._lanes(plan, producer)
-        builder = TrajectoryBuilder(needs, lanes, writer, clip_reward=self.program.experiment.env.clip_reward)
+        clip, prepare = self.program.experiment.env.clip_reward, plan.algorithm.prepare
+        builder = TrajectoryBuilder(needs, lanes, writer, clip_reward=clip, prepare=prepare)
         return make_seat(
             plan, self._client(plan, producer), policy, self._noise(plan, lanes, policy.noise_size), builder,
             decisions=(round_ + life.incarnation) * needs.unroll,

@@ -10,6 +10,7 @@ Legal order: `begin` until it gives True, `decide`, `observe`; again from `begin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,9 +55,11 @@ class TrajectoryBuilder:
     """Builds fragments of `len(lanes)` lanes. Process-free: the stream decides where the rows lie."""
 
     def __init__(
-        self, needs: Needs, lanes: np.ndarray, stream: SampleWriter, *, clip_reward: float | None = None
-    ) -> None:
+        self, needs: Needs, lanes: np.ndarray, stream: SampleWriter, *, clip_reward: float | None = None,
+        prepare: Callable[[Fragment], Fragment] = lambda fragment: fragment,
+    ) -> None:  # fmt: skip
         self._needs, self._lanes, self._stream, self._bound = needs, lanes, stream, clip_reward
+        self._prepare = prepare
         self._rows = needs.burn_in + needs.unroll + needs.bootstrap
         self._carry = needs.burn_in + needs.bootstrap - 1
         self._slot: Posted | None = None
@@ -225,6 +228,7 @@ class TrajectoryBuilder:
 
         tree_map(put, cells.observation, observation)
         cells.first[at] = False
+        cells.version[at] = -1
         if cells.action_mask is not None:
             cells.action_mask[at] = True if action_mask is None else action_mask[pick]
 
@@ -248,6 +252,7 @@ class TrajectoryBuilder:
         header["rows"] = np.count_nonzero(fragment.valid)
         header["steps"] = self._steps
         header["version"] = fragment.version[fragment.valid].min() if header["rows"] else 0
+        tree_map(_put_other, vars(fragment), vars(self._prepare(fragment)))
         self._stream.post(self._slot)
         self._slot, self._cells, self._steps = None, None, 0
         self._cursor[:] = self._row = self._carry
@@ -264,6 +269,12 @@ class TrajectoryBuilder:
         carried["first"][-1] &= self._pending
         carried["states"] = tree_map(last, self._states)
         return carried
+
+
+def _put_other(array: np.ndarray, values: np.ndarray) -> None:
+    """Into the slot, unless it is what lies there."""
+    if values is not array:
+        array[...] = values
 
 
 def _end_to_end(array: np.ndarray) -> np.ndarray:

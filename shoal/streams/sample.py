@@ -56,8 +56,13 @@ def fragment_layout(group: AgentGroup, needs: Needs, policy: Policy, lanes: int,
         action_mask=column((mask_width,), np.bool_) if mask_width else None,
         state=tree_map(lambda t: t.numpy(), policy.initial_state(lanes)),
         lanes=np.zeros(lanes, np.int64),
+        priority=np.zeros(lanes, np.float32) if _first_priorities(needs) else None,
     )
     return Layout.of({"fragment": vars(fragment), "header": np.zeros((), HEADER)})
+
+
+def _first_priorities(needs: Needs) -> bool:
+    return needs.replay is not None and needs.replay.priorities is not None and needs.replay.priorities.first
 
 
 def space_columns(space: Any, column: Any) -> Tree:

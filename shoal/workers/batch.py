@@ -7,7 +7,7 @@ from dataclasses import fields
 import numpy as np
 import torch
 
-from shoal.api.fragment import Fragment
+from shoal.api.fragment import PER_LANE, Fragment
 from shoal.base.tree import tree_leaves, tree_map
 
 
@@ -22,7 +22,7 @@ def join(fragments: list[Fragment]) -> Fragment:
     joined = {}
     for field in fields(Fragment):
         parts = [getattr(fragment, field.name) for fragment in fragments]
-        joined[field.name] = tree_map(lanes(0 if field.name in ("state", "lanes") else 1), *parts)
+        joined[field.name] = tree_map(lanes(0 if field.name in PER_LANE else 1), *parts)
     return Fragment(**joined)
 
 

@@ -27,7 +27,7 @@ def played(algorithm: Algorithm, env: Env, count: int) -> list[Fragment]:
     lanes, policy, needs = np.arange(env.num_envs), algorithm.policy, algorithm.needs
     ring = MemoryRing(fragment_layout(env.groups["agent"], needs, policy, len(lanes), None), 1)
     reader = SampleReader([ring])
-    builder = TrajectoryBuilder(needs, lanes, SampleWriter(ring, producer=0))
+    builder = TrajectoryBuilder(needs, lanes, SampleWriter(ring, producer=0), prepare=algorithm.prepare)
     state = tree_map(lambda t: t.numpy().copy(), policy.initial_state(len(lanes)))
     noise = Noise(1, "actions", lanes, policy.noise_size)
     seat = Seat("agent", "agent", FixedInference(policy, explore=True), noise, state, builder)

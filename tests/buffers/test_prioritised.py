@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -38,8 +40,11 @@ def test_against_a_list(capacity: int, rounds: list[tuple[int, bool, list[tuple[
     for number, (lanes, given_ones, reports) in enumerate(rounds):
         given_priorities = np.random.default_rng(number).random(lanes) * 3
         batch = fragment(lanes, number)
-        replay.insert(batch, given_priorities if given_ones else None)
-        new = [given_priorities[lane] if given_ones else greatest for lane in np.flatnonzero(batch.valid.any(0))]
+        given_priorities[::4] = np.nan  # whose actor does not know
+        batch.priority = given_priorities if given_ones else None
+        replay.insert(batch)
+        known = given_ones & ~np.isnan(given_priorities)
+        new = [given_priorities[lane] if known[lane] else greatest for lane in np.flatnonzero(batch.valid.any(0))]
         kept += new
         greatest = max([greatest, *new[-capacity:]])
         keys = [key for key, _ in reports if key < len(kept)]
@@ -117,7 +122,7 @@ def test_full_correction_makes_the_mean_even() -> None:
 def test_beta_follows_its_schedule() -> None:
     replay = make(4, Priorities(1.0, Schedule(start=0.4, end=1.0), horizon=100))
     assert replay.metrics()["replay/beta"].value == 0.4
-    replay.insert(fragment(4, 1, 1.0), np.array([1.0, 2.0, 3.0, 10.0]))
+    replay.insert(replace(fragment(4, 1, 1.0), priority=np.array([1.0, 2.0, 3.0, 10.0])))
     for steps, beta in ((0, 0.4), (50, 0.7), (100, 1.0), (900, 1.0)):
         drawn = replay.sample(200, 0, steps)
         least, most = drawn.weights[drawn.keys == 3][0], drawn.weights[drawn.keys == 0][0]
@@ -128,7 +133,7 @@ def test_beta_follows_its_schedule() -> None:
 def test_a_sample_is_a_function_of_seed_and_update() -> None:
     def lanes(seed: int, update: int, slot: int = 0) -> list[int]:
         replay = make(64, seed=seed, slot=slot)
-        replay.insert(fragment(64, 1, 1.0), np.random.default_rng(0).random(64))
+        replay.insert(replace(fragment(64, 1, 1.0), priority=np.random.default_rng(0).random(64)))
         return replay.sample(8, update).lanes.tolist()
 
     assert lanes(1, 2) == lanes(1, 2)
@@ -158,5 +163,5 @@ def test_state_goes_on_with_the_same_draws() -> None:
 
 def test_what_has_no_error_may_come_again() -> None:
     replay = make(2, Priorities(0.5, 0.4))
-    replay.insert(fragment(2, 1, 1.0), np.array([0.0, 0.0]))
+    replay.insert(replace(fragment(2, 1, 1.0), priority=np.array([0.0, 0.0])))
     assert set(replay.sample(32, 0).keys) == {0, 1}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.api.fragment import Fragment
+from shoal.api.fragment import PER_LANE, Fragment
 from shoal.base.tree import tree_leaves
-from shoal.buffers.columns import PER_LANE, replay_nbytes
+from shoal.buffers.columns import replay_nbytes
 from shoal.buffers.uniform import UniformReplay
 
 ROWS = 3

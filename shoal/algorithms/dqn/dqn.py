@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from shoal.algorithms.dqn.config import DQNConfig
-from shoal.algorithms.dqn.policy import QPolicy
+from shoal.algorithms.dqn.policy import BEST, VALUE, QPolicy
 from shoal.algorithms.exploration.seeking import NOTED, Seeking
+from shoal.algorithms.priorities import priorities_of
 from shoal.algorithms.q_learning import Judged, QLearning, choices_of, noted_of
 from shoal.algorithms.replayed import replay_of
 from shoal.api.algorithm import Learner, Needs, Task
@@ -19,7 +22,7 @@ from shoal.api.policy import Model
 from shoal.base.config import Named
 from shoal.base.seeding import derive_seed
 from shoal.models import build_model
-from shoal.models.heads.values import greedy
+from shoal.models.heads.values import greedy, picked
 
 
 class DQN(QLearning):
@@ -30,10 +33,14 @@ class DQN(QLearning):
 
     def __init__(self, config: DQNConfig, model: Named, task: Task) -> None:
         seeks = config.novelty is not None
-        noted = {**(noted_of(config) or {}), **NOTED} if seeks else noted_of(config)
+        noted = noted_of(config)
+        if seeks:
+            noted = {**(noted or {}), **NOTED}
+        elif noted is not None and config.prioritised is not None:
+            noted = {**noted, VALUE: (), BEST: ()}
         needs = Needs(
             config.unroll, bootstrap=config.n_step + seeks, burn_in=config.burn_in,
-            replay=replay_of(config, task.horizon), noted=noted,
+            replay=replay_of(config, task.horizon, first=not seeks), noted=noted,
         )  # fmt: skip
         super().__init__(config, task, needs)
         self.seeking = None if config.novelty is None else Seeking(config.novelty, task)
@@ -45,7 +52,8 @@ class DQN(QLearning):
     def _policy(self, config: DQNConfig, body: Model) -> QPolicy:
         choices = choices_of(self.task.group, config.name)
         if self.seeking is None:
-            return QPolicy(choices, body, dueling=config.dueling, epsilon=self.rate(0))
+            notes = config.prioritised is not None
+            return QPolicy(choices, body, dueling=config.dueling, epsilon=self.rate(0), notes=notes)
         arms = self.seeking.values(body.features, int(choices.n), dueling=config.dueling)
         curious = self.seeking.networks(int(choices.n))
         return QPolicy(choices, body, dueling=config.dueling, epsilon=self.rate(0), arms=arms, curious=curious)
@@ -59,6 +67,22 @@ class DQN(QLearning):
         if self.seeking is None or self.policy.curious is None:
             return ladder
         return self.seeking.explorer(lanes, self.policy.curious.embedding.width, ladder)
+
+    def prepare(self, fragment: Fragment) -> Fragment:
+        """First priorities (Horgan et al. 2018): errors by what the actor thought its choices, and the best ones, were worth.
+
+        What nobody decided on has no such value: rows whose target needs one are left out.
+        """
+        asked = self.settings.prioritised
+        if asked is None or self.seeking is not None:
+            return fragment
+        batch = fragment.map(torch.from_numpy)
+        chosen, valid = batch.extras[VALUE][self.behind], batch.valid[self.behind]
+        best = batch.extras[BEST].masked_fill(batch.version < 0, torch.nan)[self.behind]
+        errors = chosen - self.targets(batch, Judged(chosen, best, valid))
+        known = valid & ~errors.isnan()
+        priority = priorities_of(errors[known], known, asked.eta).masked_fill(~known.any(0), torch.nan)
+        return replace(fragment, priority=priority.numpy())
 
     def _judge(self, batch: Fragment) -> Judged:
         if self.seeking is not None:
@@ -79,8 +103,3 @@ class DQN(QLearning):
         if self.seeking is None or self.policy.curious is None:
             return None, {}
         return self.seeking.beside(self.policy.curious, batch, learner, self.policy.start)
-
-
-def picked(values: Tensor, index: Tensor) -> Tensor:
-    """`[..., choices]`, `[...]` -> `[...]`."""
-    return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)

@@ -10,7 +10,10 @@ from shoal.algorithms.exploration.curious import Curious
 from shoal.algorithms.exploration.heads import ArmValues
 from shoal.api.policy import Decision, Model, Policy, Request
 from shoal.base.tree import Tree, tree_map
-from shoal.models.heads.values import ChoiceValues, epsilon_greedy, greedy
+from shoal.models.heads.values import ChoiceValues, epsilon_greedy, greedy, picked
+
+VALUE, BEST = "value", "best"
+"""What is noted: the value of the choice that was taken, and of the best one."""
 
 
 class QPolicy(Policy):
@@ -20,12 +23,15 @@ class QPolicy(Policy):
     noise_size = 2
 
     def __init__(
-        self, choices: Discrete, model: Model, *, dueling: bool, epsilon: float,
+        self, choices: Discrete, model: Model, *, dueling: bool, epsilon: float, notes: bool = False,
         arms: ArmValues | None = None, curious: Curious | None = None,
     ) -> None:  # fmt: skip
+        """`notes`: with every decision, note what it and the best choice are worth, for first priorities."""
         super().__init__()
-        self.model, self.arms, self.curious = model, arms, curious
-        self.extras = {} if curious is None else curious.extras
+        self.model, self.arms, self.curious, self._notes = model, arms, curious, notes
+        self.extras: dict[str, tuple[int, ...]] = {VALUE: (), BEST: ()} if notes else {}
+        if curious is not None:
+            self.extras |= curious.extras
         self.head = ChoiceValues(model.features, int(choices.n), dueling=dueling) if arms is None else None
         self.start = int(choices.start)
         self.register_buffer("epsilon", torch.tensor(epsilon))
@@ -62,4 +68,6 @@ class QPolicy(Policy):
         rate = self.knob(request, "epsilon")
         index = epsilon_greedy(values[0], mask, request.noise, self.epsilon if rate is None else rate)
         extras = {} if self.curious is None or arm is None else self.curious.look(request.observation)
+        if self._notes:
+            extras |= {VALUE: picked(values[0], index), BEST: picked(values[0], greedy(values[0], mask))}
         return Decision(index + self.start, extras, state)

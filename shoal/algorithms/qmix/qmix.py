@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from shoal.algorithms.dqn.dqn import picked
 from shoal.algorithms.q_learning import Judged, QLearning, choices_of, noted_of
 from shoal.algorithms.qmix.config import QMIXConfig
 from shoal.algorithms.qmix.policy import TeamPolicy
@@ -17,7 +16,7 @@ from shoal.api.fragment import Fragment
 from shoal.base.config import Named
 from shoal.base.seeding import derive_seed
 from shoal.models import build_model
-from shoal.models.heads.values import greedy
+from shoal.models.heads.values import greedy, picked
 from shoal.models.mixers import Monotonic, Sum
 
 

@@ -40,3 +40,8 @@ def epsilon_greedy(values: Tensor, mask: Tensor | None, noise: Tensor, epsilon: 
     even = torch.log_softmax(legal(torch.zeros_like(values), allowed(mask)), -1)
     anything = draw(even, noise[..., 1:]).squeeze(-1)
     return torch.where(noise[..., 0] < epsilon, anything, greedy(values, mask))
+
+
+def picked(values: Tensor, index: Tensor) -> Tensor:
+    """`[..., choices]`, `[...]` -> `[...]`."""
+    return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
