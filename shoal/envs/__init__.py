@@ -20,6 +20,7 @@ ENVS = {
     "shoal/signal": "shoal.envs.toys.signal:Signal",
     "shoal/two-step": "shoal.envs.native.two_step:TwoStep",
     "shoal/multi-cartpole": "shoal.envs.native.multi_cartpole:MultiCartPole",
+    "shoal/memory-corridor": "shoal.envs.native.memory_corridor:MemoryCorridor",
     "shoal/foraging": "shoal.envs.native.foraging:Foraging",
     "shoal/connect-four": "shoal.envs.native.connect_four:ConnectFour",
     "shoal/simple": "shoal.envs.mpe.spread:Simple.batch",

@@ -25,6 +25,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("shoal/multi-cartpole", {"agents": 3}),
     ("shoal/multi-cartpole", {"agents": 2, "groups": "own", "max_steps": 15}),
     ("shoal/multi-cartpole", {"agents": 1}),
+    ("shoal/memory-corridor", {"length": 2}),
     ("shoal/foraging", {"max_steps": 20}),
     ("shoal/foraging", {"players": 4, "food": 1, "size": 3, "cooperative": True, "max_steps": 12}),
 ]
