@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ def shards(beta: float) -> list[PrioritisedReplay]:
     made = []
     for slot, priorities in enumerate(PRIORITIES):
         shard = PrioritisedReplay(fragment(1, 0), 16, Priorities(ALPHA, beta), seed=1, slot=slot)
-        shard.insert(fragment(len(priorities), slot, 1.0), priorities)
+        shard.insert(replace(fragment(len(priorities), slot, 1.0), priority=priorities))
         made.append(shard)
     return made
 
