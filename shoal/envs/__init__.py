@@ -18,6 +18,7 @@ ENVS = {
     "shoal/target": "shoal.envs.toys.worlds:Target",
     "shoal/masked": "shoal.envs.toys.worlds:Masked",
     "shoal/signal": "shoal.envs.toys.signal:Signal",
+    "shoal/deep-sea": "shoal.envs.native.deep_sea:DeepSea",
     "shoal/two-step": "shoal.envs.native.two_step:TwoStep",
     "shoal/multi-cartpole": "shoal.envs.native.multi_cartpole:MultiCartPole",
     "shoal/memory-corridor": "shoal.envs.native.memory_corridor:MemoryCorridor",
