@@ -106,6 +106,10 @@ class PlacementConfig(Config):
     """Where policies decide: `inline` in the actor's own process, `worker` in policy workers that batch for many actors."""
     policy_workers: Count = Field(1, ge=1)
     """Policy workers per policy, where inference is theirs."""
+    buffers: Count = Field(0, ge=0)
+    """Buffer workers per policy that replays, with a process and a share of what is kept each; 0: replay lives in the trainer."""
+    slack: float = Field(2.0, gt=0)
+    """Where buffer workers replay: rounds that learning may be ahead of or behind its updates per round, before one side waits."""
     trainers: Count | None = Field(None, ge=1)
     """Replicas of each trainer; each learns from its share of the actors."""
     agree: Literal["allreduce", "hogwild"] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,20 +16,19 @@ from shoal.api.worker import Worker
 from shoal.base.faults import Fault, Faults
 from shoal.base.flat import Flat
 from shoal.base.seeding import Noise, derive_seed
-from shoal.buffers.prioritised import PrioritisedReplay
-from shoal.buffers.sequences import SequenceReplay
-from shoal.buffers.uniform import UniformReplay
 from shoal.checkpoints.store import Checkpoint
 from shoal.envs import make_env
 from shoal.envs.background import BackgroundEnv
 from shoal.launchers.hosts import Job, clients_of
 from shoal.launchers.players import make_archive, make_deal, make_player, make_seat
 from shoal.launchers.program import PlayerPlan, PolicyPlan, Program
+from shoal.launchers.shards import make_rate, make_replay, shard_of
 from shoal.launchers.wiring import Streams
 from shoal.monitoring.shares import Shares
 from shoal.rollout.rollout import Rollout
 from shoal.rollout.seat import Seat
 from shoal.rollout.trajectory import TrajectoryBuilder
+from shoal.streams.batch import PATIENCE, BatchReader, PartWriter
 from shoal.streams.inference import InferenceClient, InlineInference
 from shoal.streams.inference_rings import AskLine, RingInference
 from shoal.streams.leave import Leave
@@ -36,7 +36,9 @@ from shoal.streams.parameter import ParameterReader
 from shoal.streams.past import Archive
 from shoal.streams.sample import SampleReader, SampleWriter
 from shoal.workers.actor import ActorWorker, Pulse
+from shoal.workers.buffer import BufferWorker
 from shoal.workers.policy import PolicyWorker
+from shoal.workers.prefetched import PrefetchedFeed
 from shoal.workers.replay import ReplayFeed
 from shoal.workers.trainer import Replica, TrainerWorker
 
@@ -87,6 +89,8 @@ class Builder:
             return self.actor(job.number)
         if job.kind == "policy":
             return self.policy_worker(job.policy, job.number)
+        if job.kind == "buffer":
+            return self.buffer(job.policy, job.number)
         return self.trainer(job.policy, job.number)
 
     # ------------------------------------------------------------ trainer
@@ -97,13 +101,16 @@ class Builder:
         algorithm = program.policies[policy].algorithm
         streams.settle(f"version/{policy}", algorithm)
         replica = Replica(rank, program.trainers, in_step=not program.hogwild)
-        rings = [streams.ring(f"sample/{producer}/{policy}") for producer in program.producers_of(rank)]
+        shards = program.shards(program.policies[policy])
+        producers = [] if shards else program.producers_of(rank)
+        rings = [streams.ring(f"sample/{producer}/{policy}") for producer in producers]
         size = len(rings) * program.fewest_actors // program.actors
         reader = SampleReader(rings, exact=program.exact or program.hogwild, waiter=streams.waiter, size=size)
         trainer = TrainerWorker(
             policy, algorithm, self._learner(policy, replica), reader, streams.publisher(f"version/{policy}", rank),
             max_lag=program.max_lag, replica=replica, leave=self._leave(policy, replica),
             archives=self._archives(policy, rank), replay=self._replay(program.policies[policy], rank),
+            feed=self._feed(program.policies[policy]) if shards else None,
             faults=self._faults("trainer", Job("trainer", rank, policy).name),
         )  # fmt: skip
         if life.start is not None:
@@ -127,16 +134,22 @@ class Builder:
     def _replay(self, plan: PolicyPlan, rank: int) -> ReplayFeed | None:
         """A replica's share of the buffer; a trainer that starts anew begins with an empty one."""
         needs, replicas = plan.algorithm.needs.replay, self.program.trainers
-        if needs is None:
+        if needs is None or self.program.buffers:
             return None
-        seed = derive_seed(self.program.experiment.seed, f"replay of {plan.name}")
-        example, sequences = plan.example(), max(1, plan.sequences // replicas)
-        buffer: SequenceReplay = (
-            UniformReplay(example, sequences, seed=seed, slot=rank, stack=plan.stack)
-            if needs.priorities is None
-            else PrioritisedReplay(example, sequences, needs.priorities, seed=seed, slot=rank, stack=plan.stack)
-        )
-        return ReplayFeed(needs, buffer, replicas)
+        return ReplayFeed(needs, make_replay(self.program, plan, needs, rank, replicas), replicas)
+
+    def _feed(self, plan: PolicyPlan) -> PrefetchedFeed:
+        """The trainer's end of its buffer workers. In one thread nobody dies, so there all are waited for."""
+        needs, shards = plan.algorithm.needs.replay, range(self.program.buffers)
+        assert needs is not None, "it replays"
+        reader = BatchReader(
+            [self.streams.ring(f"batch/{shard}/{plan.name}") for shard in shards],
+            [self.streams.ring(f"priority/{shard}/{plan.name}") for shard in shards],
+            waiter=self.streams.waiter, patience=PATIENCE if self.supervised else math.inf,
+        )  # fmt: skip
+        if self.life.incarnation:
+            reader.recover()
+        return PrefetchedFeed(needs, reader)
 
     def _learner(self, policy: str, replica: Replica) -> Learner:
         if replica.of == 1 or not replica.in_step:
@@ -160,6 +173,24 @@ class Builder:
         name = f"policy-{policy}-{index}"
         reader = self._reader(policy, flat)
         return PolicyWorker(name, copy, reader, lines, self.streams.waiter, faults=self._faults("policy", name))
+
+    # ------------------------------------------------------------ buffer worker
+
+    def buffer(self, policy: str, shard: int) -> BufferWorker:
+        """One of the buffer workers of a policy; each life begins empty."""
+        program, streams, life = self.program, self.streams, self.life
+        plan = program.policies[policy]
+        needs = plan.algorithm.needs.replay
+        assert needs is not None, "it replays"
+        buffer = make_replay(program, plan, needs, shard, program.buffers, life=(life.incarnation, life.version))
+        mine = [producer for producer in range(program.producers) if shard_of(program, producer) == shard]
+        rings = [streams.ring(f"sample/{producer}/{policy}") for producer in mine]
+        name = Job("buffer", shard, policy).name
+        return BufferWorker(
+            name, buffer, make_rate(program, plan, needs), SampleReader(rings, exact=False, size=1),
+            PartWriter(streams.ring(f"batch/{shard}/{policy}"), streams.ring(f"priority/{shard}/{policy}")),
+            streams.waiter, life=life.incarnation, faults=self._faults("buffer", name),
+        )  # fmt: skip
 
     # ------------------------------------------------------------ actor
 

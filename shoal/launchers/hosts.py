@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from shoal.launchers.program import Program, settled
 
-Kind = Literal["actor", "policy", "trainer"]
+Kind = Literal["actor", "policy", "trainer", "buffer"]
 
 
 class Job(NamedTuple):
@@ -14,7 +14,7 @@ class Job(NamedTuple):
 
     kind: Kind
     number: int
-    """Which actor, which replica of a trainer, which policy worker of a policy."""
+    """Which actor, which replica of a trainer, which policy worker or buffer worker of a policy."""
     policy: str = ""
 
     @property
@@ -35,7 +35,7 @@ class Host(NamedTuple):
 
 
 def hosts_of(program: Program) -> list[Host]:
-    """Trainers first; actors beside their trainer or on their own; a process per policy worker."""
+    """Trainers first; actors beside their trainer or on their own; a process per policy worker and per buffer worker."""
     together = settled(program.experiment.placement.together)
     hosts = []
     for rank in range(program.trainers):
@@ -51,6 +51,11 @@ def hosts_of(program: Program) -> list[Host]:
             for policy in program.policies
             for index in range(workers)
         ]
+    hosts += [
+        Host(f"buffer-{policy}-{index}", (Job("buffer", index, policy),))
+        for policy, plan in program.policies.items()
+        for index in range(program.shards(plan))
+    ]
     return hosts
 
 

@@ -97,7 +97,7 @@ class InlineLauncher:
             worker.close()
 
 
-_ORDER = ("actor", "policy", "trainer")
+_ORDER = ("actor", "policy", "buffer", "trainer")
 
 
 def _polled(trainers: list[list[TrainerWorker]], *, threads: bool) -> list[Worker]:

@@ -50,7 +50,7 @@ class Shape:
 def choose_placement(experiment: Experiment) -> tuple[Experiment, str | None]:
     """The experiment with a shape chosen, and a line that says why; as it is where it names one itself."""
     placement, cores = experiment.placement, len(os.sched_getaffinity(0))
-    if (placement.actors, placement.trainers, placement.together) != (None, None, None):
+    if placement.buffers or (placement.actors, placement.trainers, placement.together) != (None, None, None):
         return experiment, None
     program = expand(experiment)
     if placement.inference == "worker":

@@ -1,7 +1,7 @@
 """Workers in processes of their own, whoever runs those: the half that `local` and `ray` share.
 
 Equal settings give equal weights under every launcher, bit for bit, in exact runs. A dead host is started again: an actor loses its
-open fragments, a policy worker nothing, a trainer goes back to the last checkpoint.
+open fragments, a policy worker nothing, a buffer worker its shard, a trainer goes back to the last checkpoint.
 """
 
 from __future__ import annotations
@@ -177,7 +177,8 @@ class ProcessLauncher:
 
     def _see_to_progress(self, heard: bool) -> None:
         """Policies that learn at different paces may come to wait for each other's actors: that must not look like a slow run."""
-        if heard or self._controller.paused or len(self._program.policies) == 1:
+        alone = len(self._program.policies) == 1 or self._program.buffers
+        if heard or self._controller.paused or alone:
             self._heard_at = time.monotonic()
         elif time.monotonic() - self._heard_at > STUCK and self._all_hunger():
             raise ShoalError(
@@ -224,11 +225,16 @@ class ProcessLauncher:
     def _release(self) -> None:
         """Let trainers go on whose update the controller has seen, once every policy has made it.
 
-        Not if a policy is behind because its agents act less often: it may need more steps, for which the others must go on.
+        Not if a policy is behind because its agents act less often: it may need more steps, for which the others must go on. Where
+        buffer workers replay, each policy goes at the pace of its own rows.
         """
         if self._controller.paused or self._controller.reason is not None:
             return
-        free = self._program.hogwild or (len(self._program.policies) > 1 and self._somebody_hungers())
+        free = (
+            self._program.hogwild
+            or self._program.buffers
+            or (len(self._program.policies) > 1 and self._somebody_hungers())
+        )
         for replica, version in list(self._resting.items()):
             if free or self._controller.counters.update >= version:
                 del self._resting[replica]

@@ -26,9 +26,11 @@ from shoal.buffers.sum_tree import tree_nbytes
 from shoal.envs import make_env
 from shoal.launchers.casting import Role, cast
 from shoal.launchers.other_runs import begin_from
+from shoal.launchers.shards import check_buffers, part_of
 from shoal.models import resolved_model
 from shoal.rollout.team import team_group
 from shoal.rollout.world import world_space
+from shoal.streams.batch import AHEAD, lanes_of, part_layout, priority_layout
 from shoal.streams.sample import fragment_layout
 
 T = TypeVar("T")
@@ -79,6 +81,13 @@ class PolicyPlan(PlayerPlan):
     def example(self) -> Fragment:
         """A fragment of one lane, of zeros."""
         return Fragment(**self.layout(self.lanes).allocate()["fragment"])
+
+    def rings_of_shard(self, shards: int, shard: int) -> tuple[Layout, Layout]:
+        """What a slot holds on the way from one of so many buffer workers to the trainer, and on the way back."""
+        replay = self.algorithm.needs.replay
+        assert replay is not None, "it replays"
+        lanes = part_of(replay, shards, shard)
+        return part_layout(lanes_of(self.example(), lanes)), priority_layout(lanes)
 
     @property
     def sequences(self) -> int:
@@ -168,7 +177,17 @@ class Program:
     def one_process(self) -> bool:
         """Everything fits into one process: one trainer, its actors beside it, policies in the actors."""
         placement = self.experiment.placement
-        return self.trainers == 1 and settled(placement.together) and placement.inference == "inline"
+        alone = self.trainers == 1 and not self.buffers
+        return alone and settled(placement.together) and placement.inference == "inline"
+
+    @property
+    def buffers(self) -> int:
+        """Buffer workers of each policy that replays; 0: trainers replay themselves."""
+        return self.experiment.placement.buffers
+
+    def shards(self, plan: PolicyPlan) -> int:
+        """Buffer workers of one policy."""
+        return self.buffers if plan.algorithm.needs.replay is not None else 0
 
     @property
     def slots(self) -> int:
@@ -210,6 +229,7 @@ def expand(experiment: Experiment, *, exact: bool = True) -> Program:
     _check_pasts(players, policies)
     needs = min((plan.algorithm.needs for plan in policies.values()), key=lambda needs: needs.max_lag)
     placement = resolve_placement(experiment.placement, needs, experiment.env.num_envs, exact=exact)
+    check_buffers(placement, experiment.placement, policies.values())
     if len(policies) > 1 and placement.trainers != 1 and placement.agree == "allreduce":
         raise InputError(
             f"placement.trainers = {placement.trainers}: replicas in step are for one policy; several may learn at "
@@ -301,8 +321,8 @@ def resolve_placement(asked: PlacementConfig, needs: Needs, copies: int, *, exac
     """Fill in what was left out. Who names no actors means one process; what cannot be shared out is an error."""
     trainers = asked.trainers or 1
     elastic = isinstance(asked.actors, ActorRange)
-    actors = asked.actors.max if isinstance(asked.actors, ActorRange) else asked.actors or trainers
-    lag = asked.max_lag if asked.max_lag is not None else needs.max_lag
+    actors = asked.actors.max if isinstance(asked.actors, ActorRange) else asked.actors or max(trainers, asked.buffers)
+    lag = asked.max_lag if asked.max_lag is not None else max(needs.max_lag, asked.buffers and 1)
     agree = asked.agree or needs.agree
     alone = trainers > 1 and agree == "hogwild"
     if copies % (actors * asked.ring):
@@ -320,8 +340,8 @@ def resolve_placement(asked: PlacementConfig, needs: Needs, copies: int, *, exac
         raise InputError("placement.exact = true: hogwild replicas never agree to the bit; choose agree: allreduce")
     changes = {
         "trainers": trainers, "actors": asked.actors if elastic else actors, "max_lag": lag, "agree": agree,
-        "together": asked.together if asked.together is not None else asked.actors is None,
-        "exact": asked.exact if asked.exact is not None else (exact or lag == 0) and not alone and not elastic,
+        "together": asked.together if asked.together is not None else asked.actors is None and not asked.buffers,
+        "exact": asked.exact if asked.exact is not None else (exact or lag == 0) and not (alone or elastic or asked.buffers),
     }  # fmt: skip
     return asked.model_copy(update=changes)
 
@@ -339,6 +359,8 @@ def plan_of(program: Program) -> dict[str, Any]:
     policies: dict[str, dict[str, Any]] = {}
     for name, plan in program.policies.items():
         needs = plan.algorithm.needs
+        shards = program.shards(plan)
+        rings = [plan.rings_of_shard(shards, shard)[0].nbytes * AHEAD for shard in range(shards)]
         policies[name] = {
             "agents": list(plan.group.agents),
             "observation_space": str(plan.group.observation_space),
@@ -350,11 +372,13 @@ def plan_of(program: Program) -> dict[str, Any]:
             "bytes_per_version": plan.algorithm.flat.nbytes,
             "bytes_of_sample_ring": plan.layout(program.producers).nbytes * program.slots * program.producers,
             "sequences_of_replay": plan.sequences,
-            "bytes_of_replay": plan.replay_nbytes,
+            "bytes_of_replay": plan.replay_nbytes + sum(rings),
         }
     workers = {"controller": 1, "actor": program.actors, "trainer": len(policies) * program.trainers}
     if program.experiment.placement.inference == "worker":
         workers["policy worker"] = len(policies) * program.experiment.placement.policy_workers
+    if program.buffers:
+        workers["buffer worker"] = sum(program.shards(plan) for plan in program.policies.values())
     held = ("bytes_of_sample_ring", "bytes_of_replay")
     memory = sum(sum(p[key] for key in held) + p["bytes_per_version"] * program.slots for p in policies.values())
     return {

@@ -194,6 +194,8 @@ class _Run(Surroundings):
         if start is not None:
             self._controller.load_state_dict(start.meta["controller"])
             self._store.drop_newer(start.version)
+            if any(plan.sequences for plan in program.policies.values()):
+                self.note("replay starts empty, and warms up again: checkpoints do not hold it")
             for version, damage in start.skipped:
                 self.note(f"checkpoint {version} is damaged and was passed over: {damage}")
 

@@ -1,6 +1,8 @@
 """The named streams that join the workers of a Program: planned once, then made of memory or of shared memory.
 
-sample/<producer>/<policy>    ring      actor -> trainer
+sample/<producer>/<policy>    ring      actor -> trainer, or buffer worker
+batch/<shard>/<policy>        ring      buffer worker -> trainer
+priority/<shard>/<policy>     ring      trainer -> buffer worker
 ask/... and answer/...        rings     actor <-> policy worker
 version/<policy>              mailbox   trainer -> whoever acts
 leave/<policy>/<rank>         mailbox   controller -> trainer
@@ -18,7 +20,8 @@ from shoal.api.experiment import PastConfig
 from shoal.base.arrays import Layout
 from shoal.launchers.hosts import Host, Job, clients_of, host_of
 from shoal.launchers.program import Program
-from shoal.streams import inference_rings, leave
+from shoal.launchers.shards import shard_of
+from shoal.streams import batch, inference_rings, leave
 from shoal.streams.primitives import Mailbox, Ring, Tally, Waiter
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing, NoWaiting
 from shoal.streams.transports.memory_tally import MemoryTally
@@ -101,9 +104,11 @@ def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
     for policy, plan in program.policies.items():
         layout = plan.layout(program.producers)
         for producer in range(program.producers):
-            trainer = host_of(hosts, Job("trainer", program.rank_of(producer), policy)).name
+            keeper = Job("trainer", program.rank_of(producer), policy)
+            if program.shards(plan):
+                keeper = Job("buffer", shard_of(program, producer), policy)
             wiring.rings[f"sample/{producer}/{policy}"] = RingPlan(
-                layout, program.slots, _actor_of(program, hosts, producer), trainer
+                layout, program.slots, _actor_of(program, hosts, producer), host_of(hosts, keeper).name
             )
         everyone, nbytes = tuple(host.name for host in hosts), plan.algorithm.flat.nbytes
         wiring.writers[f"version/{policy}"] = host_of(hosts, Job("trainer", 0, policy)).name
@@ -118,6 +123,7 @@ def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
             trainer = host_of(hosts, Job("trainer", rank, policy)).name
             wiring.boxes[f"leave/{policy}/{rank}"] = BoxPlan(leave.NBYTES, 1, (trainer,))
     wiring.rings.update(_inference_rings(program, hosts))
+    wiring.rings.update(_replay_rings(program, hosts))
     wiring.boxes.update(_past_boxes(program, hosts))
     for name, player in program.players.items():
         if player.role.config.past is not None:
@@ -153,6 +159,16 @@ def _inference_rings(program: Program, hosts: list[Host]) -> Iterator[tuple[str,
                 actor = _actor_of(program, hosts, producer)
                 yield f"ask/{producer}/{policy}", RingPlan(ask, inference_rings.SLOTS, actor, worker)
                 yield f"answer/{producer}/{policy}", RingPlan(answer, inference_rings.SLOTS, worker, actor)
+
+
+def _replay_rings(program: Program, hosts: list[Host]) -> Iterator[tuple[str, RingPlan]]:
+    for policy, plan in program.policies.items():
+        trainer = host_of(hosts, Job("trainer", 0, policy)).name
+        for shard in range(program.shards(plan)):
+            buffer = host_of(hosts, Job("buffer", shard, policy)).name
+            parts, priorities = plan.rings_of_shard(program.buffers, shard)
+            yield f"batch/{shard}/{policy}", RingPlan(parts, batch.AHEAD, buffer, trainer)
+            yield f"priority/{shard}/{policy}", RingPlan(priorities, batch.RETURNS, trainer, buffer)
 
 
 def _actor_of(program: Program, hosts: list[Host], producer: int) -> str:

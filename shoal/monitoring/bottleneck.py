@@ -1,7 +1,7 @@
 """What holds a run back: the shares of all workers' time in, one line for people out.
 
-The busiest of three is the bottleneck: *sampling* (actors step the world), *inference* (policies decide, in workers of their own or
-in the actors), *learning* (the trainer). The line names the setting that would move it.
+The busiest is the bottleneck: *sampling* (actors step the world), *inference* (policies decide, in workers of their own or in the
+actors), *learning* (the trainer), *replay* (buffer workers, where there are any). The line names the setting that would move it.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def bottleneck(shares: KindShares, *, max_lag: int, one_process: bool = False) -
         "sampling": _share(shares, "actor", "worked"),
         "inference": _share(shares, "policy", "worked") if "policy" in shares else _share(shares, "actor", "inference"),
         "learning": _share(shares, "trainer", "worked"),
+        "replay": _share(shares, "buffer", "worked"),
     }
     name = max(loads, key=lambda load: loads[load])
     waits = max_lag == 0 and _share(shares, "actor", "waited_slot") >= MUCH
@@ -74,6 +75,8 @@ def _evidence(name: str, shares: KindShares) -> str:
     if name == "learning":
         idle = _percent(shares, "actor", "waited_slot")
         return f"the trainer learned {_percent(shares, 'trainer', 'worked')} of the time, actors waited {idle} for free slots"
+    if name == "replay":
+        return f"buffer workers kept and drew {_percent(shares, 'buffer', 'worked')} of the time, {hungry}"
     if "policy" not in shares:
         return f"actors decided {_percent(shares, 'actor', 'inference')} of the time, {hungry}"
     idle = _percent(shares, "actor", "waited_input")
@@ -88,6 +91,7 @@ def _remedy(name: str, policy_workers: bool, waits: bool, one_process: bool) -> 
         help_ = {
             "sampling": "--on local with placement.actors: 2",
             "inference": "--on local with placement.actors: 2, or a smaller model",
+            "replay": "--on local",
             "learning": "fewer algorithm.epochs, or --on local with placement.trainers: 2",
         }
         return f"{help_[name]} would move it"
@@ -95,6 +99,8 @@ def _remedy(name: str, policy_workers: bool, waits: bool, one_process: bool) -> 
         return f"more placement.actors would move it{overlap or ', or env.vector: native, or more env.num_envs'}"
     if name == "learning":
         return f"fewer algorithm.epochs would move it{overlap or ', or more placement.trainers'}"
+    if name == "replay":
+        return "more placement.buffers would move it"
     if policy_workers:
         return "more placement.policy_workers would move it, or placement.inference: inline"
     return "placement.inference: worker would move it, or more placement.actors"

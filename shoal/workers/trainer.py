@@ -2,7 +2,8 @@
 
 Consumes batches of fragments; produces parameter versions and metrics; waits for a whole batch, and after each update for the
 controller's leave to go on. Slots are freed after the version trained on them is published: that is what bounds the lag. If its
-algorithm replays, it keeps what it takes and learns from batches drawn out of that: still one version per batch taken.
+algorithm replays, it keeps what it takes and learns from batches drawn out of that: still one version per batch taken. Where buffer
+workers replay, it takes batches from them, and makes a version of as many.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from shoal.streams.past import Archive
 from shoal.streams.primitives import Mailbox
 from shoal.streams.sample import Posted, SampleReader
 from shoal.workers.batch import find_problem, join
+from shoal.workers.prefetched import PrefetchedFeed
 from shoal.workers.replay import ReplayFeed
 
 BAD_IN_A_ROW = 10
@@ -52,17 +54,19 @@ class TrainerWorker(Worker):
     def __init__(
         self, policy: str, algorithm: Algorithm, learner: Learner, samples: SampleReader, mailbox: Mailbox, *,
         max_lag: int = 0, replica: Replica = Replica(), leave: Leave | None = None,
-        archives: list[Archive] | None = None, replay: ReplayFeed | None = None, faults: Faults = NO_FAULTS,
+        archives: list[Archive] | None = None, replay: ReplayFeed | None = None, feed: PrefetchedFeed | None = None,
+        faults: Faults = NO_FAULTS,
     ) -> None:  # fmt: skip
         self.name = f"trainer-{policy}-{replica.rank}"
         self.policy, self.algorithm = policy, algorithm
         self._learner, self._samples, self._mailbox = learner, samples, mailbox
         self._max_lag, self._replica, self._leave, self._faults = max_lag, replica, leave, faults
-        self._archives, self._replay = archives or [], replay
+        self._archives, self._replay, self._feed = archives or [], replay, feed
         self._shares = Shares("trainer")
         self.version, self.steps = 0, 0
         self._updates = 0
         self._bad = 0
+        self._learned: dict[str, Metric] = {}
 
     def start(self) -> None:
         """Publish the version that training starts from. If a life before did, and died: go on from what others act with."""
@@ -89,11 +93,13 @@ class TrainerWorker(Worker):
     def poll(self, timeout: float) -> Report:
         if self._leave is not None:
             granted = self._leave.granted(self._updates, timeout)
-            if self._leave.state_due:
-                return self._hand_in(self._leave)
+            if self._leave.state_due:  # what is saved is a version: a round that is under way becomes one
+                return self._end_round(self._feed) if self._feed and self._feed.drawn else self._hand_in(self._leave)
             if not granted:
                 return Report()
         self._shares.switch("waited_input")
+        if self._feed is not None:
+            return self._draw(self._feed, timeout)
         taken = self._samples.take(timeout, self._oldest)
         if taken is None:
             return Report()
@@ -130,6 +136,30 @@ class TrainerWorker(Worker):
             True, policy=self.policy, version=version, replica=self._replica.rank, trained_steps=self.steps, metrics=metrics
         )  # fmt: skip
 
+    def _draw(self, feed: PrefetchedFeed, timeout: float) -> Report:
+        """Learn from one batch of the buffer workers; after as many as a round has, there is a new version."""
+        if not feed.take(timeout):
+            return Report()
+        self._shares.switch("worked")
+        self._faults.at("update", self._updates + 1)
+        began = time.perf_counter()
+        self._agree(feed.steps, None)
+        metrics, undone = self._train([feed.batch(self.steps)], None)
+        if undone:
+            metrics["train/undone_rounds"] = Total(1)
+        merge_into(self._learned, {**metrics, "time/train": Total(time.perf_counter() - began)})
+        if undone or feed.round_over:
+            return self._end_round(feed)
+        self._shares.switch("waited_input")
+        return Report(True)
+
+    def _end_round(self, feed: PrefetchedFeed) -> Report:
+        self._publish()
+        self._updates += 1
+        self._shares.switch("waited_input" if self._leave is None else "waited_slot")
+        metrics, self._learned = {**self._learned, **feed.end_round(), **self._shares.take()}, {}
+        return Report(True, policy=self.policy, version=self.version, trained_steps=self.steps, metrics=metrics)
+
     def _agree(self, steps: int, problem: str | None) -> str | None:
         """Replicas in step count the steps of all, and drop a batch together if one of them has to."""
         count, bad = self._learner.mean(torch.tensor([steps, problem is not None], dtype=torch.float64)).tolist()
@@ -145,8 +175,9 @@ class TrainerWorker(Worker):
                 for batch in batches:
                     update = self.algorithm.update(batch, self._learner)
                     merge_into(metrics, update.metrics)
-                    if self._replay is not None:
-                        self._replay.learned(batch, update)
+                    replay = self._feed or self._replay
+                    if replay is not None:
+                        replay.learned(batch, update)
             except NonFiniteError as error:
                 self._mailbox.read(self.version, self.algorithm.flat.block.numpy())  # undo the minibatches before
                 problem = str(error)

@@ -80,6 +80,14 @@ def test_workers_that_share_a_process_need_processes(actor: tuple[float, ...], t
     assert "--on local" in said
 
 
+def test_buffer_workers_may_be_what_holds_it_back() -> None:
+    known = shares(actor=(0.5, 0.0, 0.5, 0.0), trainer=(0.4, 0.6, 0.0))
+    said = line({**known, **shares(buffer=(0.9, 0.1, 0.0))}, max_lag=1)
+    assert said.startswith("bottleneck: replay (buffer workers kept and drew 90 % of the time, the trainer waited 60 %")
+    assert said.endswith("more placement.buffers would move it")
+    assert "bottleneck: sampling" in line({**known, **shares(buffer=(0.4, 0.6, 0.0))}, max_lag=1)
+
+
 def test_half_a_picture_says_nothing() -> None:
     assert bottleneck(shares(trainer=(0.9, 0.1, 0.0)), max_lag=0) is None
     assert bottleneck({}, max_lag=0) is None

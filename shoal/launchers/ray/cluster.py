@@ -122,6 +122,10 @@ def check_shape(program: Program) -> None:
         raise InputError(
             "placement.agree = 'hogwild' shares memory, which machines cannot: use allreduce, or --on local"
         )
+    if program.buffers:
+        raise InputError(
+            f"placement.buffers = {program.buffers}: buffer workers share memory with their trainer; use 0, or --on local"
+        )
     if program.exact and program.experiment.placement.cluster.weights == "fp16":
         raise InputError(
             "placement.cluster.weights = 'fp16' is not exact: use fp32, or placement.exact = false with a lag"
