@@ -188,7 +188,7 @@ def test_priorities_come_back_and_keys_of_an_earlier_life_are_stale(monkeypatch:
             world.act(shard, 1.0 + number % 2)
         world.sweep()
     values = world.buffers[0].buffer._tree.values
-    rewards = world.buffers[0].buffer._columns["reward"][0]
+    rewards = dict(world.buffers[0].buffer._columns.arrays())["columns/reward"][0]
     known = values < values.max() * 0.99
     assert known.any()
     assert set(rewards[known].tolist()) == {1.0}
