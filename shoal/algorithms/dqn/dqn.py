@@ -22,7 +22,7 @@ from shoal.api.policy import Model
 from shoal.base.config import Named
 from shoal.base.seeding import derive_seed
 from shoal.models import build_model
-from shoal.models.heads.values import greedy, picked
+from shoal.models.heads.values import greedy, index_of, picked
 
 
 class DQN(QLearning):
@@ -90,7 +90,7 @@ class DQN(QLearning):
         online, target = self._values(batch.observation, batch)
         mask = None if batch.action_mask is None else batch.action_mask[self.behind]
         best = greedy(online.detach() if self.settings.double else target, mask)
-        chosen = picked(online, batch.action[self.behind] - self.policy.start)
+        chosen = picked(online, index_of(batch.action[self.behind], self.policy.start, online.shape[-1]))
         return Judged(chosen, picked(target, best), batch.valid[self.behind])
 
     def _prepared(self, batch: Fragment) -> Fragment:

@@ -22,7 +22,7 @@ from shoal.api.fragment import Fragment
 from shoal.api.metric import Mean, Metric
 from shoal.base.seeding import generator
 from shoal.base.tree import tree_map
-from shoal.models.heads.values import greedy
+from shoal.models.heads.values import greedy, index_of
 
 if TYPE_CHECKING:
     from shoal.algorithms.dqn.policy import QPolicy
@@ -84,7 +84,8 @@ class Seeking:
             later = self._parts(target, batch, arm, settings.burn_in)
         assert policy.arms is not None
         best = greedy(policy.arms.blend(online.detach() if settings.double else later, arm), mask)
-        chosen, following = of_choice(online, batch.action[behind] - policy.start), of_choice(later, best)
+        taken = index_of(batch.action[behind], policy.start, online.shape[2])
+        chosen, following = of_choice(online, taken), of_choice(later, best)
         if chosen.shape[-1] == 1:
             return chosen[..., 0], following[..., 0], valid
         return chosen, following, valid.unsqueeze(-1).expand_as(chosen)

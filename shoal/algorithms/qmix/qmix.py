@@ -16,7 +16,7 @@ from shoal.api.fragment import Fragment
 from shoal.base.config import Named
 from shoal.base.seeding import derive_seed
 from shoal.models import build_model
-from shoal.models.heads.values import greedy, picked
+from shoal.models.heads.values import greedy, index_of, picked
 from shoal.models.mixers import Monotonic, Sum
 
 
@@ -59,7 +59,7 @@ class QMIX(QLearning):
         valid = batch.valid[self.behind]
         best = greedy(online.detach() if self.settings.double else target, mask)
         # Who does not act adds nothing, whatever it would think of its choices.
-        chosen = picked(online, batch.action[self.behind] - self.policy.start) * acting
+        chosen = picked(online, index_of(batch.action[self.behind], self.policy.start, online.shape[-1])) * acting
         following = picked(target, best) * acting
         if self.policy.mixer is None:
             return Judged(chosen, following, valid.unsqueeze(-1) & acting)

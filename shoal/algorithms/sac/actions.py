@@ -20,7 +20,7 @@ from shoal.base.errors import InputError
 from shoal.base.tree import Tree
 from shoal.models.heads import Categorical, SquashedGaussian
 from shoal.models.heads.head import legal
-from shoal.models.heads.values import allowed
+from shoal.models.heads.values import allowed, index_of
 
 CHOICE_SHARE = 0.5
 """Target entropy of choices, as a share of that of all allowed ones alike."""
@@ -112,8 +112,7 @@ class Choices(Actions):
 
     def taken(self, policy: SACPolicy, critics: Twins, seen: Seen, action: Tensor) -> Tensor:
         assert isinstance(policy.head, Categorical)
-        # Rows that nobody acted on hold anything: they do not count, but they must not point outside.
-        index = (action - policy.head.start).clamp(0, self.outputs - 1).expand(2, *action.shape).unsqueeze(-1)
+        index = index_of(action, policy.head.start, self.outputs).expand(2, *action.shape).unsqueeze(-1)
         return critics(seen.observation, None, seen.first).gather(-1, index).squeeze(-1)
 
     def goal(self, seen: Seen) -> float | Tensor:

@@ -30,6 +30,14 @@ def allowed(mask: Tensor | None) -> Tensor | None:
     return None if mask is None else mask | ~mask.any(-1, keepdim=True)
 
 
+def index_of(action: Tensor, start: int, choices: int) -> Tensor:
+    """Actions as they were sent -> choices counted from 0.
+
+    Rows that nobody decided on hold anything: they do not count, but they must not point outside.
+    """
+    return (action - start).clamp(0, choices - 1)
+
+
 def greedy(values: Tensor, mask: Tensor | None) -> Tensor:
     """The best allowed choice, `[..., choices]` -> `[...]`."""
     return legal(values, allowed(mask)).argmax(-1)
