@@ -92,13 +92,13 @@ def _remedy(name: str, policy_workers: bool, waits: bool, one_process: bool) -> 
             "sampling": "--on local with placement.actors: 2",
             "inference": "--on local with placement.actors: 2, or a smaller model",
             "replay": "--on local",
-            "learning": "fewer algorithm.epochs, or --on local with placement.trainers: 2",
+            "learning": "fewer algorithm.epochs or updates, or --on local with placement.trainers: 2",
         }
         return f"{help_[name]} would move it"
     if name == "sampling":
         return f"more placement.actors would move it{overlap or ', or env.vector: native, or more env.num_envs'}"
     if name == "learning":
-        return f"fewer algorithm.epochs would move it{overlap or ', or more placement.trainers'}"
+        return f"fewer algorithm.epochs or updates would move it{overlap or ', or more placement.trainers'}"
     if name == "replay":
         return "more placement.buffers would move it"
     if policy_workers:

@@ -38,7 +38,7 @@ def test_learning_overlapped() -> None:
     said = line(shares(actor=(0.30, 0.0, 0.60, 0.10), trainer=(0.97, 0.03, 0.0)))
     assert said == (
         "bottleneck: learning (the trainer learned 97 % of the time, actors waited 60 % for free slots): "
-        "fewer algorithm.epochs would move it, or more placement.trainers"
+        "fewer algorithm.epochs or updates would move it, or more placement.trainers"
     )
 
 
@@ -46,7 +46,7 @@ def test_learning_in_lock_step() -> None:
     said = line(shares(actor=(0.25, 0.0, 0.70, 0.05), trainer=(0.70, 0.30, 0.0)), max_lag=0)
     assert "bottleneck: learning" in said
     assert (
-        "fewer algorithm.epochs would move it, or placement.max_lag: 1, so that sampling and learning overlap" in said
+        "fewer algorithm.epochs or updates would move it, or placement.max_lag: 1, so that sampling and learning overlap" in said
     )
 
 
