@@ -46,7 +46,8 @@ def test_learning_in_lock_step() -> None:
     said = line(shares(actor=(0.25, 0.0, 0.70, 0.05), trainer=(0.70, 0.30, 0.0)), max_lag=0)
     assert "bottleneck: learning" in said
     assert (
-        "fewer algorithm.epochs or updates would move it, or placement.max_lag: 1, so that sampling and learning overlap" in said
+        "fewer algorithm.epochs or updates would move it, or placement.max_lag: 1, so that sampling and learning overlap"
+        in said
     )
 
 
