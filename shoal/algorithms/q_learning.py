@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from shoal.algorithms.replayed import ReplayedConfig
 from shoal.algorithms.rescaling import rescaled, restored
 from shoal.algorithms.returns import n_step
 from shoal.algorithms.target import Target
-from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
+from shoal.api.algorithm import Algorithm, Differentiable, Learner, Needs, Task, Update
 from shoal.api.env import AgentGroup
 from shoal.api.explorer import Explorer
 from shoal.api.fragment import Fragment
@@ -139,8 +140,10 @@ class QLearning(Algorithm):
         chosen = judged.chosen[judged.counts]
         weights = None if batch.weights is None else by_row(batch.weights, judged.counts)
         loss = td_loss(chosen, target, config.loss, weights)
+        error = chosen.detach() - target
         beside, more = self._beside(batch, learner)
-        norm = learner.step(loss if beside is None else loss + beside, self.optimiser, len(chosen))
+        own = self._descent(loss, batch, judged, lambda: td_slope(error, config.loss, weights))
+        norm = learner.step(own if beside is None else loss + beside, self.optimiser, len(chosen))
         self.updates += 1
         self.target.follow(self.updates)
         chosen = chosen.detach()
@@ -148,7 +151,7 @@ class QLearning(Algorithm):
         if config.prioritised is None or weights is None:
             return Update(metrics)
         metrics["train/weight_mean"] = Mean(float(weights.mean()))
-        return Update(metrics, priorities_of(chosen - target, judged.counts, config.prioritised.eta))
+        return Update(metrics, priorities_of(error, judged.counts, config.prioritised.eta))
 
     def targets(self, batch: Fragment, judged: Judged) -> Tensor:
         """What the values should be; with `rescale`, both are squeezed, and added to rewards as what they stand for."""
@@ -174,6 +177,12 @@ class QLearning(Algorithm):
     def _beside(self, batch: Fragment, learner: Learner) -> tuple[Tensor | None, dict[str, Metric]]:
         """A loss beside that of the values, and what there is to tell of it."""
         return None, {}
+
+    def _descent(
+        self, loss: Tensor, batch: Fragment, judged: Judged, slope: Callable[[], Tensor]
+    ) -> Tensor | Differentiable:
+        """What there is to step along: the loss, or, where values came without a graph, what knows its gradient by `slope`."""
+        return loss
 
     def _metrics(self, chosen: Tensor, target: Tensor, loss: float, norm: float) -> dict[str, Metric]:
         return {
@@ -208,6 +217,12 @@ def td_loss(chosen: Tensor, target: Tensor, kind: Literal["huber", "squared"], w
     if kind == "huber":
         return (weights * functional.huber_loss(chosen, target, reduction="none")).mean()
     return 0.5 * (weights * functional.mse_loss(chosen, target, reduction="none")).mean()
+
+
+def td_slope(error: Tensor, kind: Literal["huber", "squared"], weights: Tensor | None = None) -> Tensor:
+    """The derivative of `td_loss` by `chosen`."""
+    slope = error.clamp(-1.0, 1.0) if kind == "huber" else error
+    return (slope if weights is None else weights * slope) / len(error)
 
 
 def choices_of(group: AgentGroup, name: str) -> Discrete:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,16 +12,19 @@ from torch import Tensor
 from shoal.algorithms.dqn.config import DQNConfig
 from shoal.algorithms.dqn.policy import BEST, VALUE, QPolicy
 from shoal.algorithms.exploration.seeking import NOTED, Seeking
+from shoal.algorithms.kernels.tower import Scratch
+from shoal.algorithms.kernels.values import KnownLoss, ValueKernel
 from shoal.algorithms.priorities import priorities_of
 from shoal.algorithms.q_learning import Judged, QLearning, choices_of, noted_of
 from shoal.algorithms.replayed import replay_of
-from shoal.api.algorithm import Learner, Needs, Task
+from shoal.api.algorithm import Differentiable, Learner, Needs, Task
 from shoal.api.explorer import Explorer
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Metric
 from shoal.api.policy import Model
 from shoal.base.config import Named
 from shoal.base.seeding import derive_seed
+from shoal.base.tree import Tree
 from shoal.models import build_model
 from shoal.models.heads.values import greedy, index_of, picked
 
@@ -46,6 +50,7 @@ class DQN(QLearning):
         self.seeking = None if config.novelty is None else Seeking(config.novelty, task)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
         self._own(self._policy(config, build_model(model, task.group.observation_space)))
+        self._by_hand = self._kernels()
         if seeks:
             self.policy.knobs = (*self.policy.knobs, "arm")
 
@@ -57,6 +62,26 @@ class DQN(QLearning):
         arms = self.seeking.values(body.features, int(choices.n), dueling=config.dueling)
         curious = self.seeking.networks(int(choices.n))
         return QPolicy(choices, body, dueling=config.dueling, epsilon=self.rate(0), arms=arms, curious=curious)
+
+    def _kernels(self) -> tuple[ValueKernel, ValueKernel] | None:
+        """Of the policy and of its target, where the network is a small one of dense layers."""
+        scratch, pairs = Scratch(), [(each.model, each.head) for each in (self.policy, self.target.module)]
+        made = [ValueKernel(model, head, scratch) for model, head in pairs if ValueKernel.suits(model, head)]
+        return (made[0], made[1]) if made else None
+
+    def _values(self, observation: Tree, batch: Fragment) -> tuple[Tensor, Tensor]:
+        if self._by_hand is None:
+            return super()._values(observation, batch)
+        online, target = self._by_hand
+        return online.values(observation[self.behind]), target.values(observation[self.behind])
+
+    def _descent(
+        self, loss: Tensor, batch: Fragment, judged: Judged, slope: Callable[[], Tensor]
+    ) -> Tensor | Differentiable:
+        if self._by_hand is None:
+            return loss
+        online, taken = self._by_hand[0], batch.action[self.behind] - self.policy.start
+        return KnownLoss(lambda: online.backward(taken, judged.counts, slope()))
 
     @property
     def epsilon(self) -> Tensor:
