@@ -31,10 +31,11 @@ format: setup ## Let ruff format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## PPO beside its peers and the limit, replay, overhead per step, rings of Envs, two hosts
+bench: setup ## PPO and DQN beside their peers and the limit, replay, overhead per step, rings of Envs, two hosts
 	$(BIN)/python benchmarks/cartpole_ppo.py --json benchmarks/results/cartpole_ppo.json
 	$(BIN)/python benchmarks/solve.py --json benchmarks/results/solve.json
 	$(BIN)/python benchmarks/atari_ppo.py --json benchmarks/results/atari_ppo.json
+	$(BIN)/python benchmarks/cartpole_dqn.py --json benchmarks/results/cartpole_dqn.json
 	$(BIN)/python benchmarks/replay.py --json benchmarks/results/replay.json
 	$(BIN)/python docs/images/benchmarks.py
 	$(BIN)/python benchmarks/mappo_spread.py

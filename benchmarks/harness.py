@@ -23,6 +23,9 @@ ROOT = HERE.parent
 LONGEST = 900.0
 """Seconds that a child may take."""
 
+TOLD = ("trained",)
+"""What a side may say of its work beside its points: rows trained per environment step."""
+
 Run = dict[str, Any]
 
 
@@ -118,6 +121,7 @@ def measure(side: Side, settings: dict[str, Any]) -> Run:
         "pss": meter.pss,
         "version": said["version"],
         "load": os.getloadavg()[0],
+        **{name: said[name] for name in TOLD if name in said},
     }
 
 

@@ -13,8 +13,8 @@ def begin(runners: int) -> None:
     ray.init(num_cpus=runners + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
 
 
-def with_work(config: Any, settings: dict[str, Any], **training: Any) -> Any:
-    """An algorithm's config with the work that the settings name; without env runners all is in one process."""
+def placed(config: Any, settings: dict[str, Any]) -> Any:
+    """An algorithm's config with its copies on its env runners; without env runners all is in one process."""
     runners = settings["runners"]
     return (
         config.env_runners(
@@ -23,12 +23,16 @@ def with_work(config: Any, settings: dict[str, Any], **training: Any) -> Any:
             rollout_fragment_length=settings["unroll"],
         )
         .learners(num_learners=0)
-        .training(
-            train_batch_size_per_learner=settings["num_envs"] * settings["unroll"],
-            minibatch_size=settings["minibatch"],
-            num_epochs=settings["epochs"],
-            lr=settings["lr"],
-            **training,
-        )
         .debugging(seed=settings["seed"], log_level="ERROR")
+    )
+
+
+def with_work(config: Any, settings: dict[str, Any], **training: Any) -> Any:
+    """The same, with what is learned from each batch, for those who pass over it and forget it."""
+    return placed(config, settings).training(
+        train_batch_size_per_learner=settings["num_envs"] * settings["unroll"],
+        minibatch_size=settings["minibatch"],
+        num_epochs=settings["epochs"],
+        lr=settings["lr"],
+        **training,
     )

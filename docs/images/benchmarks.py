@@ -25,6 +25,7 @@ TITLES = {
     "atari_ppo_1": "PPO on Pong, 1 pass, steps per second",
     "atari_ppo_4": "PPO on Pong, 4 passes, steps per second",
     "solve": "CartPole-v1 solved and verified, seconds from start to end of the process (less is better)",
+    "cartpole_dqn": "DQN on CartPole-v1, steps per second",
     "replay": "Prioritised replay of a million transitions, rounds of 512 per second",
 }
 BARS = {"solve": "seconds", "replay": "rounds"}
@@ -100,6 +101,30 @@ def solve_table(document: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"Each peer's best of its sweep, which gave, in seconds: {sweep}."])
 
 
+def dqn_table(document: dict[str, Any]) -> str:
+    """Of `cartpole_dqn.py`."""
+    asked, results = document["settings"], document["results"]
+    work = (
+        f"{asked['num_envs']} copies, {asked['updates']} updates of {asked['batch']} rows after every {asked['unroll']} steps, "
+        f"a copy into the target network after {asked['target_every']} updates, {asked['capacity']:,} rows kept"
+    )
+    versions = "; ".join(f"{name}: {runs[0]['version']}" for name, runs in results.items())
+    lines = [
+        f"{machine_line(document)} {work}; {document['repeats']} repeats in turns. {versions}.",
+        "",
+        "| | steps/s | CPU s per million steps | MB resident | MB in proportion | rows trained per step |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, runs in results.items():
+        memory = " | ".join(f"{median(of(runs, key)) / 1e6:,.0f}" for key in ("rss", "pss"))
+        figures = (
+            f"{spread(of(runs, 'rate'))} | {spread(of(runs, 'cpu'))} | {memory} | {median(of(runs, 'trained')):.1f}"
+        )
+        lines.append(f"| {name} | {figures} |")
+    sweep = ", ".join(f"{name} {run['rate']:,.0f}" for name, run in document["sweep"].items())
+    return "\n".join([*lines, "", f"Each peer's best of its sweep, which gave, in steps/s: {sweep}."])
+
+
 def replay_table(document: dict[str, Any]) -> str:
     """Of `replay.py`."""
     asked, results = document["settings"], document["results"]
@@ -116,7 +141,7 @@ def replay_table(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-TABLES = {"solve": solve_table, "replay": replay_table}
+TABLES = {"solve": solve_table, "replay": replay_table, "cartpole_dqn": dqn_table}
 """Of measurements that are not of speed alone."""
 
 

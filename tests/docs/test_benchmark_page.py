@@ -58,6 +58,16 @@ def test_replay_has_a_table_of_its_own(script: Any) -> None:
     assert "| shoal, numpy | 20 (10 to 3,000) | 6 (5 to 7) |" in filled
 
 
+def test_dqn_shows_how_much_was_trained(script: Any) -> None:
+    names = ("num_envs", "unroll", "updates", "batch", "target_every", "capacity")
+    asked = dict(zip(names, (16, 8, 4, 128, 100, 50_000), strict=True))
+    results = {name: [{**run, "trained": 4.04} for run in runs] for name, runs in SPEED["results"].items()}
+    document = {**SPEED, "settings": asked, "results": results}
+    filled = script.fill("<!-- measured: cartpole_dqn -->\n<!-- end -->\n", {"cartpole_dqn": document})
+    assert "16 copies, 4 updates of 128 rows after every 8 steps" in filled
+    assert "| shoal, inline | 20,000 (10,000 to 30,000) | 5 (5 to 5) | 3 | 2 | 4.0 |" in filled
+
+
 def test_bars_are_as_long_as_their_medians(script: Any) -> None:
     picture = Xml.fromstring(script.draw({"cartpole_ppo": SPEED}))
     _, ours, theirs = (float(shape.attrib["width"]) for shape in picture.iter("{http://www.w3.org/2000/svg}rect"))
