@@ -117,6 +117,7 @@ def test_a_real_probe_is_short_and_its_answer_is_written_down(tmp_path: Path) ->
     )
     outcome = shoal.train(tree, root=tmp_path, on="local", quiet=True)
     placement = RunFolder(outcome.folder).read_config()["placement"]
-    assert [name for name, value in placement.items() if value is None] == ["envs_per_actor"]  # for ranges of actors
+    unsaid = [name for name, value in placement.items() if value is None]
+    assert unsaid == ["envs_per_actor", "pin"]  # of ranges of actors; cores are counted wherever a run goes on
     assert (placement["trainers"], placement["together"]) == (1, True)
     assert "placement: one process" in (outcome.folder / "events.jsonl").read_text()
