@@ -11,7 +11,7 @@ import argparse
 import importlib.util
 from pathlib import Path
 
-from harness import Side, own_sides, peer_sides
+from harness import Side, all_sides
 from speed import compare
 
 OURS = {
@@ -31,10 +31,7 @@ RLLIB = {
 
 def sides_of(peers: list[str]) -> list[Side]:
     """All settings of everybody."""
-    sides = own_sides("shoal_ppo.py", OURS)
-    for peer, script, sweep in (("sb3", "sb3_ppo.py", SB3), ("rllib", "rllib_atari.py", RLLIB)):
-        sides += peer_sides(peer, script, sweep) if peer in peers else []
-    return sides
+    return all_sides("shoal_ppo.py", OURS, peers, {"sb3": ("sb3_ppo.py", SB3), "rllib": ("rllib_atari.py", RLLIB)})
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness import Side, own_sides, peer_sides
+from harness import Side, all_sides
 from speed import compare
 
 OURS = {
@@ -32,10 +32,7 @@ RLLIB = {
 
 def sides_of(peers: list[str]) -> list[Side]:
     """All settings of everybody."""
-    sides = own_sides("shoal_dqn.py", OURS)
-    for peer, script, sweep in (("sb3", "sb3_dqn.py", SB3), ("rllib", "rllib_dqn.py", RLLIB)):
-        sides += peer_sides(peer, script, sweep) if peer in peers else []
-    return sides
+    return all_sides("shoal_dqn.py", OURS, peers, {"sb3": ("sb3_dqn.py", SB3), "rllib": ("rllib_dqn.py", RLLIB)})
 
 
 def main() -> None:

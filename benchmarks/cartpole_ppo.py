@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness import Side, own_sides, peer_sides
+from harness import Side, all_sides
 from speed import compare
 
 OURS = {
@@ -45,15 +45,13 @@ MANY = 16
 
 def sides_of(peers: list[str], copies: int) -> list[Side]:
     """All settings of everybody."""
-    sides = own_sides("shoal_ppo.py", OURS)
     sb3 = {name: setting for name, setting in SB3.items() if copies <= MANY or not setting.get("processes")}
-    for peer, script, sweep in (
-        ("sb3", "sb3_ppo.py", sb3),
-        ("rllib", "rllib_ppo.py", RLLIB),
-        ("sample-factory", "sample_factory_ppo.py", SAMPLE_FACTORY),
-    ):
-        sides += peer_sides(peer, script, sweep) if peer in peers else []
-    return sides
+    sweeps = {
+        "sb3": ("sb3_ppo.py", sb3),
+        "rllib": ("rllib_ppo.py", RLLIB),
+        "sample-factory": ("sample_factory_ppo.py", SAMPLE_FACTORY),
+    }
+    return all_sides("shoal_ppo.py", OURS, peers, sweeps)
 
 
 def main() -> None:

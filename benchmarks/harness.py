@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ LONGEST = 900.0
 TOLD = ("trained",)
 """What a side may say of its work beside its points: rows trained per environment step."""
 
+Sweep = dict[str, dict[str, Any]]
+"""Words for a setting -> what a side is told."""
 Run = dict[str, Any]
 
 
@@ -64,7 +66,7 @@ def peer_python(name: str) -> str:
     return str(python)
 
 
-def peer_sides(peer: str, script: str, sweep: dict[str, dict[str, Any]]) -> list[Side]:
+def peer_sides(peer: str, script: str, sweep: Sweep) -> list[Side]:
     """One side for each setting of a peer's sweep; none, and the reason, where it does not install."""
     try:
         python = peer_python(peer)
@@ -74,9 +76,17 @@ def peer_sides(peer: str, script: str, sweep: dict[str, dict[str, Any]]) -> list
     return [Side(f"{peer}, {words}", peer, python, script, settings) for words, settings in sweep.items()]
 
 
-def own_sides(script: str, sweep: dict[str, dict[str, Any]]) -> list[Side]:
+def own_sides(script: str, sweep: Sweep) -> list[Side]:
     """Shoal's."""
     return [Side(f"shoal, {words}", "shoal", sys.executable, script, settings) for words, settings in sweep.items()]
+
+
+def all_sides(script: str, ours: Sweep, peers: list[str], sweeps: dict[str, tuple[str, Sweep]]) -> list[Side]:
+    """Ours by its settings, and of the peers that are asked for each with its script and its sweep."""
+    sides = own_sides(script, ours)
+    for peer, (peer_script, sweep) in sweeps.items():
+        sides += peer_sides(peer, peer_script, sweep) if peer in peers else []
+    return sides
 
 
 # ---------------------------------------------------------------- children
@@ -145,21 +155,32 @@ def swept(sides: list[Side], settings: dict[str, Any]) -> tuple[list[Side], dict
     return kept, runs
 
 
-def repeated(sides: list[Side], settings: dict[str, Any], repeats: int) -> dict[str, list[Run]]:
+def steps_per_second(run: Run) -> str:
+    """What is said of a repeat."""
+    return f"{run['rate']:10,.0f} steps/s"
+
+
+def repeated(
+    sides: list[Side],
+    settings: dict[str, Any],
+    repeats: int,
+    measured: Callable[[Side, dict[str, Any]], Run] | None = None,
+    said: Callable[[Run], str] = steps_per_second,
+) -> dict[str, list[Run]]:
     """In turns. A peer that fails is not asked again, and its figures are dropped; ours must not fail."""
     results: dict[str, list[Run]] = {side.name: [] for side in sides}
     for repeat in range(repeats):
         for side in (side for side in sides if side.name in results):
             try:
-                run = measure(side, {**settings, "seed": repeat + 1})
+                run = (measured or measure)(side, {**settings, "seed": repeat + 1})
             except ChildError as error:
                 if side.family == "shoal":
                     raise
-                print(f"  {side.name} left out: {error}", flush=True)
+                print(f"  {side.name} left out: {str(error).splitlines()[-1]}", flush=True)
                 del results[side.name]
                 continue
             results[side.name].append(run)
-            print(f"  repeat {repeat + 1}: {side.name:34} {run['rate']:10,.0f} steps/s", flush=True)
+            print(f"  repeat {repeat + 1}: {side.name:34} {said(run)}", flush=True)
     return results
 
 

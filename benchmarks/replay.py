@@ -13,37 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from figures import median, ratio
-from harness import ChildError, Run, Side, machine, own_sides, peer_sides, run_child, save
+from harness import Run, Side, all_sides, machine, repeated, run_child, save
 
 FIGURES = {"adds": "transitions added/s", "rounds": "rounds/s"}
 
 
 def sides_of(peers: list[str]) -> list[Side]:
     """One setting of each: there is nothing to tune."""
-    sides = own_sides("shoal_replay.py", {"numpy": {}})
-    for peer, words in (("tianshou", "numba"), ("torchrl", "C++")):
-        sides += peer_sides(peer, f"{peer}_replay.py", {words: {}}) if peer in peers else []
-    return sides
+    words = {"tianshou": "numba", "torchrl": "C++"}
+    sweeps = {peer: (f"{peer}_replay.py", {how: {}}) for peer, how in words.items()}
+    return all_sides("shoal_replay.py", {"numpy": {}}, peers, sweeps)
 
 
-def repeated(sides: list[Side], settings: dict[str, Any], repeats: int) -> dict[str, list[Run]]:
-    """In turns. A peer that fails is left out, and why is said; ours must not fail."""
-    results: dict[str, list[Run]] = {side.name: [] for side in sides}
-    for repeat in range(repeats):
-        for side in (side for side in sides if side.name in results):
-            load = os.getloadavg()[0]
-            try:
-                run = run_child(side.python, side.script, {**settings, **side.settings, "seed": repeat + 1})
-            except ChildError as error:
-                if side.family == "shoal":
-                    raise
-                print(f"  {side.name} left out: {str(error).splitlines()[-1]}", flush=True)
-                del results[side.name]
-                continue
-            results[side.name].append({**run, "load": load})
-            said = ", ".join(f"{run[key]:,.0f} {words}" for key, words in FIGURES.items())
-            print(f"  repeat {repeat + 1}: {side.name:18} {said}", flush=True)
-    return results
+def measured(side: Side, settings: dict[str, Any]) -> Run:
+    """One run of a side."""
+    load = os.getloadavg()[0]
+    return {**run_child(side.python, side.script, {**settings, **side.settings}), "load": load}
+
+
+def said(run: Run) -> str:
+    """Both figures."""
+    return ", ".join(f"{run[key]:,.0f} {words}" for key, words in FIGURES.items())
 
 
 def report(results: dict[str, list[Run]]) -> None:
@@ -71,7 +61,7 @@ def main() -> None:
     header = {"machine": machine(), "settings": settings, "repeats": options.repeats}
     print(", ".join(f"{name} {value}" for name, value in header["machine"].items()))
     print(f"settings {settings}, {options.repeats} repeats", flush=True)
-    results = repeated(sides_of(options.peers), settings, options.repeats)
+    results = repeated(sides_of(options.peers), settings, options.repeats, measured, said)
     save(options.json, {**header, "results": results})
     report(results)
 

@@ -70,3 +70,17 @@ def learned(
     )
     outcome = train(experiment, root=root, quiet=True)
     return evaluate(str(outcome.folder), episodes=50, root=root)[0].mean
+
+
+def summed(batch: Fragment, row: int, lane: int, gamma: float, steps: int) -> tuple[float, float, int]:
+    """Rewards of one lane from `row` on, until its episode ends or `steps` are in: their sum, and what counts of which row then."""
+    total, discount, at = 0.0, 1.0, row
+    for _ in range(steps):
+        total += discount * float(batch.reward[at, lane])
+        discount *= gamma
+        at += 1
+        if batch.terminated[at - 1, lane]:
+            discount = 0.0
+        if batch.terminated[at - 1, lane] or batch.truncated[at - 1, lane]:
+            break
+    return total, discount, at

@@ -21,7 +21,7 @@ from shoal.api.policy import Request
 from shoal.base.config import Named
 from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
-from tests.algorithms.batches import GROUP, GRU, MLP, learned
+from tests.algorithms.batches import GROUP, GRU, MLP, learned, summed
 
 
 def make(model: Named = MLP, **settings: Any) -> DQN:
@@ -62,15 +62,7 @@ def slow_targets(algorithm: DQN, batch: Fragment) -> dict[tuple[int, int], float
     chooser = online if config.double else target
     found = {}
     for row, lane in np.argwhere(batch.valid.numpy()):
-        total, discount, at = 0.0, 1.0, row
-        for _ in range(config.n_step):
-            total += discount * float(batch.reward[at, lane])
-            discount *= config.gamma
-            at += 1
-            if batch.terminated[at - 1, lane]:
-                discount = 0.0
-            if batch.terminated[at - 1, lane] or batch.truncated[at - 1, lane]:
-                break
+        total, discount, at = summed(batch, row, lane, config.gamma, config.n_step)
         allowed = range(4) if batch.action_mask is None else np.flatnonzero(batch.action_mask[at, lane])
         best = max(allowed, key=lambda choice: chooser[at, lane, choice])
         found[row, lane] = total + discount * float(target[at, lane, best])

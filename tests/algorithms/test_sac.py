@@ -25,7 +25,7 @@ from shoal.api.policy import Request
 from shoal.base.config import Named
 from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
-from tests.algorithms.batches import learned
+from tests.algorithms.batches import learned, summed
 
 SEES = spaces.Box(-5, 5, (3,), np.float32)
 FORCES = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 10.0], np.float32))
@@ -120,15 +120,7 @@ def slow_targets(algorithm: SAC, batch: Fragment, noise: np.ndarray) -> dict[tup
     """Row by row: add up rewards until the episode ends or n are in, then value what the policy would do there."""
     config, found = algorithm.config, {}
     for row, lane in np.argwhere(batch.valid.numpy()):
-        total, discount, at = 0.0, 1.0, row
-        for _ in range(config.n_step):
-            total += discount * float(batch.reward[at, lane])
-            discount *= config.gamma
-            at += 1
-            if batch.terminated[at - 1, lane]:
-                discount = 0.0
-            if batch.terminated[at - 1, lane] or batch.truncated[at - 1, lane]:
-                break
+        total, discount, at = summed(batch, row, lane, config.gamma, config.n_step)
         mask = None if batch.action_mask is None else batch.action_mask[at, lane].numpy()
         seen = batch.observation[at, lane].numpy()
         value, _ = slow_weigh(algorithm, algorithm.target.module, seen, noise[at - 1, lane], mask)

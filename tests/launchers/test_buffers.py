@@ -22,6 +22,7 @@ from shoal.base.errors import InputError
 from shoal.base.faults import VARIABLE
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.program import expand, plan_of
+from tests.launchers import live
 from tests.launchers.live import Run, check, notes, noticed_after, restarts, rows, train
 from tests.launchers.processes import alive, below, nothing_left, wait_for
 
@@ -29,19 +30,8 @@ DQN = {"name": "dqn", "unroll": 4, "batch": 32, "updates": 4, "warmup": 128, "ca
 
 
 def experiment(**sections: Any) -> Experiment:
-    tree: dict[str, Any] = {
-        "env": {"id": "CartPole-v1", "num_envs": 8},
-        "algorithm": DQN,
-        "model": {"name": "mlp", "hidden": [16]},
-        "stop": {},
-        "placement": {"buffers": 2},
-        "log": {"tensorboard": False},
-        "checkpoint": {},
-        "name": "base",
-    }
-    for name, values in sections.items():
-        tree[name] = {**tree[name], **values}
-    return Experiment.parse(tree)
+    placement = {"buffers": 2, **sections.pop("placement", {})}
+    return live.experiment(learns=DQN, placement=placement, **sections)
 
 
 @pytest.fixture(autouse=True)

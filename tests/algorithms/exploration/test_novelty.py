@@ -24,6 +24,7 @@ from shoal.api.experiment import Experiment
 from shoal.api.fragment import Fragment
 from shoal.api.policy import Request
 from shoal.base.config import Named
+from shoal.base.errors import InputError
 from tests.algorithms.batches import GROUP, GRU, MLP
 from tests.algorithms.test_q_learning import batch_of
 from tests.algorithms.test_q_learning import weights as stored
@@ -296,3 +297,10 @@ def test_what_counts_was_noted(tmp_path: Path) -> None:
     assert max(row["train/novelty_least"] for row in seen) > 0
     assert max(row["train/arms_seen"] for row in seen) == 6
     assert any("rollout/arm/0/return" in row for row in rows)
+
+
+def test_squeezed_values_are_not_added_up() -> None:
+    """Separate heads are summed by weight, which squeezed values cannot be."""
+    DQNConfig.parse({"rescale": True, "novelty": {"heads": "joint"}})
+    with pytest.raises(InputError, match="heads = joint"):
+        DQNConfig.parse({"rescale": True, "novelty": {"heads": "separate"}})
