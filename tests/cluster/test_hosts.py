@@ -85,7 +85,7 @@ def test_a_killed_host_takes_all_of_its_processes_along(pair: Pair) -> None:
 
 def test_killing_the_command_kills_what_runs_inside(pair: Pair) -> None:
     host = pair.hosts[0]
-    with subprocess.Popen(host.inside(["sh", "-c", "echo up; sleep 600"]), stdout=subprocess.PIPE) as shell:
+    with subprocess.Popen(host.inside(["sh", "-c", "echo up; exec sleep 600"]), stdout=subprocess.PIPE) as shell:
         assert shell.stdout is not None
         assert shell.stdout.readline() == b"up\n"
         shell.kill()

@@ -109,7 +109,7 @@ def assert_balanced(run: Path) -> None:
         assert row["rows/produced"] == settled + row["rows/in_flight"], row
 
 
-@pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize("lag", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_equal_bits_on_one_machine_and_on_three(cluster: Cluster, tmp_path: Path, lag: int) -> None:
     words = [
         *SPREAD,
@@ -135,6 +135,7 @@ def test_equal_bits_on_one_machine_and_on_three(cluster: Cluster, tmp_path: Path
     assert_balanced(far)
 
 
+@pytest.mark.slow
 def test_replicas_on_three_machines_agree_to_the_bit(cluster: Cluster, tmp_path: Path) -> None:
     words = [*SPREAD, "placement.actors=3", "placement.trainers=3", "stop.updates=3", "stop.return=null"]
     far = trained(cluster, tmp_path, "far", *words)
@@ -158,6 +159,7 @@ def test_dead_workers_are_started_again(cluster: Cluster, tmp_path: Path) -> Non
     assert_balanced(run)
 
 
+@pytest.mark.slow
 def test_the_driver_may_leave_and_another_come(run_of: Callable[..., Any], cluster: Cluster, tmp_path: Path) -> None:
     run, driver = run_of("left", *SPREAD, "placement.actors=2")
     driver.kill()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("_has_ray")
 def test_rings_mailboxes_and_tallies_through_the_conformance_suite() -> None:

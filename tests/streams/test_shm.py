@@ -49,13 +49,15 @@ def fill_next(ring: ShmRing, timeout: float = 10.0) -> bool:
 
 def test_order_and_content_under_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doorbell, "LOOKING", 0.0)  # sleep as often as can be
-    ring, began = ShmRing(WIDE, 3), time.monotonic()
+    ring, longest = ShmRing(WIDE, 3), 0.0
     with child(write, ring.handle, 20_000) as writer:
         for number in range(20_000):
+            began = time.monotonic()
             take_next(ring, number)
+            longest = max(longest, time.monotonic() - began)
         result(writer)
     assert (ring.waiting, ring.credits) == (0, 3)
-    assert time.monotonic() - began < 10.0, "a lost wake-up sleeps until its timeout"
+    assert longest < 8.0, "a lost wake-up sleeps until its timeout of 10 s"
 
 
 def test_a_killed_writer_is_followed_by_the_next() -> None:
