@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
 
 from shoal.base.errors import InputError
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""A name that may become a file or a folder."""
 
 
 def check_name(key: str, name: str) -> str:
     """A name that may become a folder: letters, digits, `.`, `_`, `-`; never a path."""
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise InputError(
             f"{key} = '{name}' cannot name a folder: use letters, digits, '.', '_' and '-', starting with a letter or digit"
         )
@@ -24,11 +26,16 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     """Write `path` so that a crash leaves the old content or the new, never a part."""
     raw = data.encode() if isinstance(data, str) else data
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 

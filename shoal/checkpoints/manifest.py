@@ -1,19 +1,21 @@
 """The manifest of a checkpoint: what its folder must hold, down to the last bit.
 
-`manifest.json` names format, version and counters, size and SHA-256 of every file, dtype and shape of every tensor.
-It proves itself by a checksum, and by being written in exactly one way: any other bytes are damage.
+`manifest.json` names format, version, counters and time of day; of every file size and SHA-256, and dtype and shape of its tensors.
+It proves itself by a checksum, and by being written in exactly one way: any other bytes are damage. A Shoal that writes format
+k + 1 reads format k: `_UPGRADES` brings an older manifest to today's shape, one format at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from shoal.base.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 STATE = "state.safetensors"
 
@@ -22,24 +24,16 @@ class DamageError(Exception):
     """A checkpoint is not what was saved. Its text names the file and what is wrong with it."""
 
 
-def build(version: int, meta: dict[str, Any], tensors: dict[str, Tensor], state: bytes) -> dict[str, Any]:
-    """The manifest of `tensors`, serialised as `state`."""
+def build(version: int, meta: dict[str, Any], files: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The manifest of `files`: name -> size, sha256 and tensors."""
     manifest = {
         "format": FORMAT,
         "version": version,
+        "saved": int(time.time()),
         "meta": json.loads(json.dumps(meta)),  # as a reader will see it: keys are text, tuples are lists
-        "files": {STATE: {"size": len(state), "sha256": hashlib.sha256(state).hexdigest()}},
-        "tensors": describe(tensors),
+        "files": files,
     }
-    return {**manifest, "checksum": _checksum(manifest)}
-
-
-def describe(tensors: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
-    """Name -> dtype and shape."""
-    return {
-        name: {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
-        for name, tensor in tensors.items()
-    }
+    return {**manifest, "checksum": checksum(manifest)}
 
 
 def render(manifest: dict[str, Any]) -> bytes:
@@ -47,30 +41,42 @@ def render(manifest: dict[str, Any]) -> bytes:
     return (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
 
 
-def read(raw: bytes, version: int) -> dict[str, Any]:
-    """The manifest in `raw`, which must be that of `version`, bit for bit."""
+def checksum(document: dict[str, Any]) -> str:
+    """What a document proves itself by."""
+    return hashlib.sha256(render(document)).hexdigest()
+
+
+def proven(raw: bytes, name: str) -> dict[str, Any]:
+    """The document in `raw` without its checksum; DamageError names the file if a bit of it is another."""
     try:
-        manifest = json.loads(raw)
-        unchanged = render(manifest) == raw and manifest.pop("checksum") == _checksum(manifest)
-    except (ValueError, AttributeError, KeyError, RecursionError):
+        document = json.loads(raw)
+        unchanged = render(document) == raw and document.pop("checksum") == checksum(document)
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         unchanged = False
     if not unchanged:
-        raise DamageError(f"{MANIFEST} was changed or torn since it was written")
-    if manifest["format"] != FORMAT:
-        raise DamageError(f"{MANIFEST} is of format {manifest['format']}, this Shoal reads {FORMAT}: use a newer one")
+        raise DamageError(f"{name} was changed or torn since it was written")
+    return document
+
+
+def read(raw: bytes, version: int) -> dict[str, Any]:
+    """The manifest in `raw`, which must be that of `version`, bit for bit; in today's shape, whatever its format."""
+    manifest = proven(raw, MANIFEST)
+    if manifest["format"] > FORMAT:
+        raise InputError(
+            f"checkpoint {version} is of format {manifest['format']}, this Shoal reads up to {FORMAT}: use a newer Shoal"
+        )
     if manifest["version"] != version:
         raise DamageError(f"{MANIFEST} is that of version {manifest['version']}: the folder was renamed")
+    for older in range(manifest["format"], FORMAT):
+        manifest = _UPGRADES[older](manifest)
     return manifest
 
 
-def check_file(manifest: dict[str, Any], name: str, raw: bytes) -> None:
-    """Raise DamageError unless `raw` is what was saved as `name`."""
-    entry = manifest["files"][name]
-    if len(raw) != entry["size"]:
-        raise DamageError(f"{name} has {len(raw):,} bytes instead of {entry['size']:,}")
-    if hashlib.sha256(raw).hexdigest() != entry["sha256"]:
-        raise DamageError(f"{name} was changed since it was written: its SHA-256 is another")
+def _from_1(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 had one file, named its tensors beside it, and did not say when it was written."""
+    tensors = manifest.pop("tensors")
+    files = {STATE: {**manifest["files"][STATE], "tensors": tensors}}
+    return {**manifest, "format": 2, "saved": None, "files": files}
 
 
-def _checksum(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(render(manifest)).hexdigest()
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}

@@ -1,133 +1,183 @@
 """The versions a run can go on from: tensors and counters in, whole checkpoints out, never half of one.
 
-A checkpoint is the folder `<version>/` with `state.safetensors` and `manifest.json`. It is written under a temporary
-name, flushed to the disk and renamed: it is there as a whole or not at all. A reader checks every bit of it first.
+A checkpoint is the folder `<version>/` with `state.safetensors`, whatever else was given, and `manifest.json`. It is written under
+a temporary name, flushed to the disk and renamed: it is there as a whole or not at all. A reader checks every bit of what it reads.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import re
-import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from shoal.base.errors import InputError, ShoalError
-from shoal.base.files import sync_folder
+from shoal.base.files import check_name, sync_folder
+from shoal.base.table import did_you_mean
 from shoal.checkpoints import manifest as manifests
+from shoal.checkpoints.checkpoint import Checkpoint, read_manifest, reading
+from shoal.checkpoints.holds import GoneError, Held, sole
 from shoal.checkpoints.manifest import MANIFEST, STATE, DamageError
+from shoal.checkpoints.parts import read_tensors, write_tensors
+from shoal.checkpoints.removing import Remover
+from shoal.checkpoints.tags import LATEST, Tags, check_tag
+from shoal.monitoring.logs import LOG
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _VERSION = re.compile(r"(?:\.replaced-)?(\d{10,})")
-_TEMPORARY = re.compile(r"\.tmp-(.+)-(\d+)-(?:new|old)-\d+")
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """One version, checked."""
-
-    version: int
-    tensors: dict[str, Tensor]
-    meta: dict[str, Any]
-    path: Path
-    skipped: list[tuple[int, str]] = field(default_factory=list)
-    """Newer versions that are damaged, newest first, each with what is wrong with it."""
 
 
 class CheckpointStore:
-    """The checkpoints of one run. One process saves, any may read meanwhile."""
+    """The checkpoints of one run. One process saves, any may read and tag meanwhile."""
 
     def __init__(self, folder: Path, keep: int = 3) -> None:
         assert keep >= 1
         self.folder, self.keep = folder, keep
-        self._remove_stale()
+        self._tags = Tags(folder / "tags")
+        self._remover = Remover(folder, self._tags)
+        self._remover.clean()
 
     # ---------------------------------------------------------------- saving
 
-    def save(self, version: int, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Path:
-        """Write a checkpoint and remove those beyond `keep`. If it fails, the ones before are as they were."""
-        temporary = self._temporary("new", version)
+    def save(
+        self, version: int, tensors: dict[str, Tensor], meta: dict[str, Any],
+        extras: dict[str, dict[str, Tensor]] | None = None,
+    ) -> Path:  # fmt: skip
+        """Write a checkpoint and remove those beyond `keep`. If it fails, the ones before are as they were.
+
+        `extras` are files of their own, `name.safetensors` -> tensors: large parts that not every reader wants.
+        """
         final = self.folder / f"{version:010d}"
+        files = {STATE: tensors, **{_check_extra(name): part for name, part in (extras or {}).items()}}
         try:
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
-            self._write(temporary, version, tensors, meta)
-            self._place(temporary, final)
-            self._prune(version)
+            self._make_folder()
+            with self._remover.temporary(version) as temporary:
+                self._write(temporary, version, files, meta)
+                self._place(temporary, final)
         except OSError as error:
             cause = f"{self.folder} cannot be written ({error.strerror})"
             raise ShoalError(
                 f"checkpoint {version}: {cause}: make room; the checkpoints before it are whole"
             ) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        self._tidy(version)
         return final
 
-    def _write(self, folder: Path, version: int, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-        import safetensors.torch
+    def _make_folder(self) -> None:
+        if not self.folder.is_dir():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(self.folder.parent)
 
-        # copies, because safetensors refuses tensors that share memory, as tied weights do
-        owned = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
-        state = safetensors.torch.save(owned)
-        _write_durably(folder / STATE, state)
-        _write_durably(folder / MANIFEST, manifests.render(manifests.build(version, meta, owned, state)))
+    def _write(self, folder: Path, version: int, files: dict[str, dict[str, Tensor]], meta: dict[str, Any]) -> None:
+        entries = {name: write_tensors(folder / name, tensors) for name, tensors in files.items()}
+        with open(folder / MANIFEST, "xb") as file:
+            file.write(manifests.render(manifests.build(version, meta, entries)))
+            file.flush()
+            os.fsync(file.fileno())
         sync_folder(folder)
 
     def _place(self, temporary: Path, final: Path) -> None:
         """Give a whole checkpoint its name. One that has the name already can be read under another until then."""
         replaced = _replaced(final)
         if final.exists():
-            self._remove(replaced)
+            self._remover.take_away(replaced)
             os.rename(final, replaced)
         os.rename(temporary, final)
         sync_folder(self.folder)
-        self._remove(replaced)
+        self._remover.take_away(replaced)
+
+    # ---------------------------------------------------------------- removing
+
+    def _tidy(self, saved: int) -> None:
+        try:
+            self._prune(saved)
+            self._remover.clean()
+        except OSError as error:
+            raise ShoalError(
+                f"checkpoint {saved} is saved, but older ones cannot be removed from {self.folder} ({error.strerror})"
+            ) from error
 
     def _prune(self, saved: int) -> None:
-        for version in self.versions()[: -self.keep]:
-            if version != saved:
-                self._remove_version(version)
+        """Remove untagged ones beyond `keep`, but for those that somebody reads: their turn comes the next time."""
+        untagged = self._untagged()
+        for version in untagged[: -self.keep]:
+            path = self._path(version)
+            with sole(path) as nobody_reads:
+                # whoever gives a tag holds the checkpoint meanwhile, so now it is known for certain
+                if version != saved and nobody_reads and version in self._untagged():
+                    self._remover.take_away(_replaced(self.folder / f"{version:010d}"))
+                    self._remover.discard(path)
 
-    def drop_newer(self, version: int) -> None:
-        """Remove what is newer than `version`: the run goes on from there, on another path."""
+    def _untagged(self) -> list[int]:
+        """The versions without a tag; none if a tag cannot be read: then nobody knows, and nothing must go."""
+        tags, damaged = self._tags.read()
+        for reason in damaged.values():
+            LOG.warning("%s: no checkpoint is removed until that tag is set anew or removed", reason)
+        return [] if damaged else [version for version in self.versions() if version not in tags.values()]
+
+    def drop_newer(self, version: int) -> list[str]:
+        """Remove what is newer than `version`, and its tags: the run goes on from there, on another path. Returns those tags."""
+        lost = sorted(name for name, tagged in self.tags().items() if tagged > version)
+        for name in lost:
+            self._tags.remove(name)
         for newer in self.versions():
             if newer > version:
-                self._remove_version(newer)
+                final = self.folder / f"{newer:010d}"
+                self._remover.take_away(_replaced(final))
+                self._remover.take_away(final)
+        return lost
 
-    def _remove_version(self, version: int) -> None:
-        final = self.folder / f"{version:010d}"
-        self._remove(_replaced(final))
-        self._remove(final)
+    # ---------------------------------------------------------------- tags
 
-    def _remove(self, path: Path) -> None:
-        """Take the name away first, so that nobody sees a checkpoint without some of its files."""
-        if path.exists():
-            away = self._temporary("old", int(path.name.rpartition("-")[2]))
-            shutil.rmtree(away, ignore_errors=True)
-            os.rename(path, away)
-            shutil.rmtree(away)
+    def tag(self, name: str, version: int) -> None:
+        """Give a version a name of its own; a tagged one is never removed. Whoever had the name before loses it."""
+        check_tag(name)
+        with self.hold(version) as held:
+            try:
+                read_manifest(held, version)
+            except DamageError as damage:
+                raise self._damaged(version, damage) from None
+            self._tags.write(name, version)
 
-    def _temporary(self, kind: Literal["new", "old"], version: int) -> Path:
-        return self.folder / f".tmp-{platform.node()}-{os.getpid()}-{kind}-{version}"
+    def untag(self, name: str) -> None:
+        """Take a name away; the version stays until it is one too many."""
+        self._tags.remove(check_tag(name))
 
-    def _remove_stale(self) -> None:
-        """Remove what processes left behind that died while they saved. One of our own number is a dead one's too."""
-        for path in self._entries():
-            match = _TEMPORARY.fullmatch(path.name)
-            if match and match[1] == platform.node() and (int(match[2]) == os.getpid() or not _is_alive(int(match[2]))):
-                shutil.rmtree(path, ignore_errors=True)
+    def tags(self) -> dict[str, int]:
+        """Name -> version, of all tags that are whole."""
+        return self._tags.read()[0]
+
+    def damaged_tags(self) -> dict[str, str]:
+        """Name -> what is wrong, of the others."""
+        return self._tags.read()[1]
 
     # ---------------------------------------------------------------- reading
 
     def versions(self) -> list[int]:
         """Every version that is there, whole or not, oldest first."""
         return sorted({int(match[1]) for path in self._entries() if (match := _VERSION.fullmatch(path.name))})
+
+    @contextlib.contextmanager
+    def hold(self, version: int) -> Iterator[Held]:
+        """While entered, nobody removes that checkpoint: for those that come back to it."""
+        try:
+            held = self._hold(version)
+        except GoneError:
+            raise self._missing(version) from None
+        except DamageError as damage:
+            raise self._damaged(version, damage) from None
+        with contextlib.closing(held):
+            yield held
+
+    def _hold(self, version: int) -> Held:
+        final = self.folder / f"{version:010d}"
+        for path in (final, _replaced(final), final):  # a save may rename it between two looks
+            with contextlib.suppress(GoneError):
+                return Held(path)
+        raise GoneError
 
     def latest(self) -> Checkpoint:
         """The newest whole checkpoint; what was passed over on the way is in `skipped`."""
@@ -139,39 +189,39 @@ class CheckpointStore:
                     return self._read(version, skipped)
                 except DamageError as damage:
                     skipped.append((version, str(damage)))
-            if there == self.versions():  # else the run went on, and removed what we were about to read
+                except GoneError:  # the run went on, and removes what we were about to read
+                    continue
+            if there == self.versions():
                 raise self._none_whole(skipped)
 
-    def _none_whole(self, skipped: list[tuple[int, str]]) -> InputError:
-        if not skipped:
-            return InputError(f"there is no checkpoint in {self.folder}: the run ended before its first")
-        reasons = "; ".join(f"{version}: {reason}" for version, reason in skipped)
-        return InputError(f"no checkpoint in {self.folder} is whole: restore one or train anew ({reasons})")
-
-    def load(self, which: Literal["latest"] | int) -> Checkpoint:
-        """The newest whole checkpoint, or the one of that version."""
-        if which == "latest":
+    def load(self, which: str | int) -> Checkpoint:
+        """The newest whole checkpoint (`latest`), or the one of that tag or version."""
+        if which == LATEST:
             return self.latest()
-        there = self.versions()
-        if which not in there:
-            raise InputError(f"there is no checkpoint {which} in {self.folder}; {_choices(there)}")
+        version = self._tagged_as(which) if isinstance(which, str) else which
         try:
-            return self._read(which, [])
+            return self._read(version, [])
+        except GoneError:
+            raise self._missing(version) from None
         except DamageError as damage:
-            others = _choices(version for version in there if version != which)
-            raise InputError(f"checkpoint {which} is damaged: {self._path(which)}: {damage}; {others}") from None
+            raise self._damaged(version, damage) from None
+
+    def _tagged_as(self, name: str) -> int:
+        try:
+            return self._tags.version(check_tag(name))
+        except FileNotFoundError:
+            raise InputError(f"there is no tag '{name}' in {self.folder}; {self._choices(name)}") from None
+        except DamageError as damage:
+            raise InputError(
+                f"the tag '{name}' is damaged: {self.folder}: {damage}: set it anew, or remove it"
+            ) from None
 
     def _read(self, version: int, skipped: list[tuple[int, str]]) -> Checkpoint:
-        import safetensors.torch
-
-        path = self._path(version)
-        manifest = manifests.read(_read_bytes(path / MANIFEST), version)
-        state = _read_bytes(path / STATE)
-        manifests.check_file(manifest, STATE, state)
-        tensors = safetensors.torch.load(state)
-        if manifests.describe(tensors) != manifest["tensors"]:
-            raise DamageError(f"{STATE} holds other tensors than {MANIFEST} names")
-        return Checkpoint(version, tensors, manifest["meta"], path, skipped)
+        with contextlib.closing(self._hold(version)) as held:
+            manifest = read_manifest(held, version)
+            with reading(STATE), held.open(STATE) as file:
+                tensors = read_tensors(file, STATE, manifest["files"][STATE])
+            return Checkpoint(version, tensors, manifest, held.path, skipped)
 
     def _path(self, version: int) -> Path:
         """Where a version lies: a save cut short between its two renames left it under the other name."""
@@ -182,42 +232,47 @@ class CheckpointStore:
         if self.folder.is_dir():
             yield from self.folder.iterdir()
 
+    # ---------------------------------------------------------------- what is said
 
-def parse_which(text: str, there: Iterable[int] = ()) -> Literal["latest"] | int:
-    """`latest`, `12` or `0000000012`, as a person writes it; `there` are the versions an error may offer."""
-    if text == "latest":
-        return "latest"
+    def _missing(self, version: int) -> InputError:
+        return InputError(f"there is no checkpoint {version} in {self.folder}; {self._choices()}")
+
+    def _damaged(self, version: int, damage: DamageError) -> InputError:
+        others = self._choices(but=version)
+        return InputError(f"checkpoint {version} is damaged: {self._path(version)}: {damage}; {others}")
+
+    def _none_whole(self, skipped: list[tuple[int, str]]) -> InputError:
+        if not skipped:
+            return InputError(f"there is no checkpoint in {self.folder}: the run ended before its first")
+        reasons = "; ".join(f"{version}: {reason}" for version, reason in skipped)
+        return InputError(f"no checkpoint in {self.folder} is whole: restore one or train anew ({reasons})")
+
+    def _choices(self, word: str = "", but: int | None = None) -> str:
+        return _choices(word, (version for version in self.versions() if version != but), self._tags.names())
+
+
+def parse_which(text: str, there: Iterable[int] = (), tags: Iterable[str] = ()) -> str | int:
+    """`latest`, `best`, `12` or `0000000012`, as a person writes it; `there` and `tags` are what an error may offer."""
+    tags = list(tags)
+    if text == LATEST or text in tags:
+        return text
     if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
-    raise InputError(f"'{text}' is no checkpoint; {_choices(there)}")
+    raise InputError(f"'{text}' is no checkpoint; {_choices(text, there, tags)}")
 
 
-def _choices(versions: Iterable[int]) -> str:
-    return f"choose from: {', '.join(['latest', *map(str, versions)])}"
+def _choices(word: str, versions: Iterable[int], tags: Iterable[str]) -> str:
+    names = [LATEST, *tags]
+    guess = did_you_mean(word, names)
+    everything = f"choose from: {', '.join([*names, *map(str, versions)])}"
+    return f"{guess} ({everything})" if guess.startswith("did") else everything
+
+
+def _check_extra(name: str) -> str:
+    if name in (STATE, MANIFEST):
+        raise InputError(f"'{name}' is no name for a file beside it: choose another")
+    return check_name("checkpoint file", name)
 
 
 def _replaced(final: Path) -> Path:
     return final.with_name(f".replaced-{final.name}")
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DamageError(f"{path.name} cannot be read ({error.strerror})") from None
-
-
-def _is_alive(process: int) -> bool:
-    with contextlib.suppress(PermissionError):
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
-            return False
-    return True

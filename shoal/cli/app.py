@@ -77,7 +77,7 @@ def evaluate(
     overrides: Overrides = None,
     episodes: Annotated[int, typer.Option(min=1, help="Greedy episodes to play.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of those episodes.")] = 0,
-    checkpoint: Annotated[str, typer.Option(metavar="TAG|N", help="`latest`, or a version.")] = "latest",
+    checkpoint: Annotated[str, typer.Option(metavar="TAG|N", help="`latest`, a tag, or a version.")] = "latest",
     json: Json = False,
 ) -> None:
     """Play fresh greedy episodes with a trained policy."""

@@ -16,7 +16,7 @@ from shoal.api.worker import Worker
 from shoal.base.faults import Fault, Faults
 from shoal.base.flat import Flat
 from shoal.base.seeding import Noise, derive_seed
-from shoal.checkpoints.store import Checkpoint
+from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.envs import make_env
 from shoal.envs.background import BackgroundEnv
 from shoal.launchers.hosts import Job, clients_of

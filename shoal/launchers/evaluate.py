@@ -34,7 +34,7 @@ def evaluate(
     folder = RunFolder.find(run, Path(root))
     experiment = Experiment.parse(folder.read_config(overrides))
     store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
-    found = store.load(parse_which(checkpoint, store.versions()))
+    found = store.load(parse_which(checkpoint, store.versions(), store.tags()))
     for version, damage in found.skipped:
         raise InputError(
             f"checkpoint {version} of {folder.path} is damaged ({damage}): try --checkpoint {found.version}"

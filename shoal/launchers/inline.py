@@ -14,7 +14,7 @@ from torch import Tensor
 
 from shoal.api.worker import Worker
 from shoal.base.errors import ShoalError
-from shoal.checkpoints.store import Checkpoint
+from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.launchers.build import Builder, first_life
 from shoal.launchers.hosts import hosts_of
 from shoal.launchers.interrupts import Interrupts

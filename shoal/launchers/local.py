@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from shoal.base.faults import VARIABLE, parse_faults
-from shoal.checkpoints.store import Checkpoint
+from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.launchers.build import Life, first_life
 from shoal.launchers.host import HostOrder, serve
 from shoal.launchers.hosts import Host, hosts_of

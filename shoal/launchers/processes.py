@@ -17,7 +17,8 @@ from torch import Tensor
 
 from shoal.api.worker import Report
 from shoal.base.errors import ShoalError
-from shoal.checkpoints.store import Checkpoint, CheckpointStore
+from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.build import Life
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.links import Death, Link, count_death

@@ -16,7 +16,8 @@ import torch
 from shoal.api.experiment import ActorRange, Experiment
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
-from shoal.checkpoints.store import Checkpoint, CheckpointStore
+from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
 from shoal.launchers.players import make_evaluator, make_random_evaluator

@@ -1,4 +1,5 @@
 import contextlib
+import hashlib
 import json
 import os
 import platform
@@ -14,8 +15,10 @@ from torch import Tensor
 
 from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints import store as module
+from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.manifest import build, render
-from shoal.checkpoints.store import Checkpoint, CheckpointStore, parse_which
+from shoal.checkpoints.parts import describe
+from shoal.checkpoints.store import CheckpointStore, parse_which
 
 
 def tensors(seed: int = 0) -> dict[str, Tensor]:
@@ -93,11 +96,12 @@ def test_no_tensors_and_odd_counters(tmp_path: Path) -> None:
 def test_the_manifest_tells_what_is_there(tmp_path: Path) -> None:
     path = CheckpointStore(tmp_path).save(5, tensors(), {"steps": 1})
     manifest = json.loads((path / "manifest.json").read_text())
-    assert manifest["format"] == 1
-    assert manifest["version"] == 5
-    assert manifest["tensors"]["policy/weight"] == {"dtype": "float32", "shape": [4, 3]}
-    assert manifest["files"]["state.safetensors"]["size"] == (path / "state.safetensors").stat().st_size
-    assert len(manifest["files"]["state.safetensors"]["sha256"]) == 64
+    state = manifest["files"]["state.safetensors"]
+    assert (manifest["format"], manifest["version"]) == (2, 5)
+    assert abs(manifest["saved"] - time.time()) < 60
+    assert state["tensors"]["policy/weight"] == {"dtype": "float32", "shape": [4, 3]}
+    assert state["size"] == (path / "state.safetensors").stat().st_size
+    assert state["sha256"] == hashlib.sha256((path / "state.safetensors").read_bytes()).hexdigest()
 
 
 # ---------------------------------------------------------------- which ones are kept
@@ -242,12 +246,15 @@ def test_files_of_another_checkpoint_do_not_pass(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = CheckpointStore(tmp_path)
+    store = filled(tmp_path, 1)
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.checkpoints.manifest.FORMAT", 2)
-        store.save(1, tensors(), {})
-    with pytest.raises(InputError, match="is of format 2, this Shoal reads 1"):
-        store.load(1)
+        patch.setattr("shoal.checkpoints.manifest.FORMAT", 3)
+        store.save(2, tensors(), {})
+    for which in (2, "latest"):  # nor is it passed over as if it were damaged: going on would remove it
+        with pytest.raises(
+            InputError, match="checkpoint 2 is of format 3, this Shoal reads up to 2: use a newer Shoal"
+        ):
+            store.load(which)
 
 
 def test_other_tensors_than_named_are_found(tmp_path: Path) -> None:
@@ -256,8 +263,9 @@ def test_other_tensors_than_named_are_found(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     path = store.save(1, tensors(), {})
     state = safetensors.torch.save({"else": torch.zeros(2)})
+    entry = {"size": len(state), "sha256": hashlib.sha256(state).hexdigest(), "tensors": describe(tensors())}
     (path / "state.safetensors").write_bytes(state)
-    (path / "manifest.json").write_bytes(render(build(1, {}, tensors(), state)))
+    (path / "manifest.json").write_bytes(render(build(1, {}, {"state.safetensors": entry})))
     with pytest.raises(InputError, match="holds other tensors"):
         store.load(1)
 

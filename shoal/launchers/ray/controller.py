@@ -17,7 +17,8 @@ import torch
 from shoal.api.experiment import Experiment
 from shoal.base.errors import ShoalError
 from shoal.base.faults import VARIABLE
-from shoal.checkpoints.store import Checkpoint, CheckpointStore
+from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.program import Program, expand
 from shoal.launchers.ray.launcher import RayLauncher
 from shoal.launchers.train import Outcome, run_in

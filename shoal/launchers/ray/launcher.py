@@ -14,7 +14,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal.base.errors import ShoalError
 from shoal.base.faults import VARIABLE, parse_faults
-from shoal.checkpoints.store import Checkpoint, CheckpointStore
+from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.build import first_life
 from shoal.launchers.host import HostOrder
 from shoal.launchers.hosts import hosts_of

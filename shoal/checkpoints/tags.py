@@ -1,0 +1,94 @@
+"""Names for checkpoints: `best`, and whatever people call theirs. Names and versions in, small files out.
+
+A tag is the file `tags/<name>`, written whole or not at all; like a manifest it proves itself, so that a tag never means another
+version than the one it was given to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from shoal.base.errors import InputError, ShoalError
+from shoal.base.files import NAME, check_name, sync_folder, write_atomic
+from shoal.base.table import did_you_mean
+from shoal.checkpoints.manifest import DamageError, checksum, proven, render
+
+LATEST = "latest"
+_TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
+
+
+def check_tag(name: str) -> str:
+    """A name that no version has, and not `latest`."""
+    if name == LATEST:
+        raise InputError(f"the tag '{LATEST}' is always that of the newest whole checkpoint: choose another name")
+    if name.isdecimal():
+        raise InputError(f"the tag '{name}' would be mistaken for a version: choose a name with a letter in it")
+    return check_name("tag", name)
+
+
+class Tags:
+    """The tags of one run. Any process may set them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def names(self) -> list[str]:
+        """All there are, whole or not."""
+        found = os.listdir(self.folder) if self.folder.is_dir() else []
+        return sorted(name for name in found if NAME.fullmatch(name))
+
+    def read(self) -> tuple[dict[str, int], dict[str, str]]:
+        """Name -> version of those that are whole, and name -> what is wrong of those that are not."""
+        whole: dict[str, int] = {}
+        damaged: dict[str, str] = {}
+        for name in self.names():
+            try:
+                whole[name] = self.version(name)
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            except DamageError as damage:
+                damaged[name] = str(damage)
+        return whole, damaged
+
+    def version(self, name: str) -> int:
+        """What a tag means."""
+        path = f"tags/{name}"
+        try:
+            tag = proven((self.folder / name).read_bytes(), path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise DamageError(f"{path} cannot be read ({error.strerror})") from None
+        if tag["name"] != name:
+            raise DamageError(f"{path} is that of '{tag['name']}': the file was renamed")
+        return int(tag["version"])
+
+    def write(self, name: str, version: int) -> None:
+        """Give `version` the name, whoever had it before."""
+        tag = {"name": name, "version": version}
+        try:
+            if not self.folder.is_dir():
+                self.folder.mkdir(exist_ok=True)
+                sync_folder(self.folder.parent)
+            write_atomic(self.folder / name, render({**tag, "checksum": checksum(tag)}))
+        except OSError as error:
+            raise ShoalError(
+                f"the tag '{name}' cannot be written to {self.folder} ({error.strerror}): make room; checkpoints are whole"
+            ) from error
+
+    def remove(self, name: str) -> None:
+        """Take the name away; the checkpoint stays until it is one too many."""
+        try:
+            (self.folder / name).unlink()
+            sync_folder(self.folder)
+        except FileNotFoundError:
+            raise InputError(f"there is no tag '{name}'; {did_you_mean(name, self.names())}") from None
+        except OSError as error:
+            raise ShoalError(f"the tag '{name}' cannot be removed from {self.folder} ({error.strerror})") from error
+
+    def leftovers(self) -> list[tuple[Path, int]]:
+        """Files that were never finished, each with the process that began it."""
+        found = self.folder.iterdir() if self.folder.is_dir() else iter(())
+        return [(path, int(match[1])) for path in found if (match := _TEMPORARY.fullmatch(path.name))]
