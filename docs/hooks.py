@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from shoal.base.cadence import parse_cadence
 from shoal.base.config import Named, Schedule, describe
 from shoal.base.duration import format_duration, parse_duration
 
@@ -71,8 +72,14 @@ def _row(key: str, info: FieldInfo, meaning: str, at: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
+def _is_parsed_by(parse: Any, info: FieldInfo) -> bool:
+    return any(getattr(mark, "func", None) is parse for mark in info.metadata)
+
+
 def _values(info: FieldInfo) -> str:
-    if any(getattr(mark, "func", None) is parse_duration for mark in info.metadata):
+    if _is_parsed_by(parse_cadence, info):
+        return "seconds, or `30s`, `5m`, `2h`, `3d`; `100_000 steps`; `50 updates`"
+    if _is_parsed_by(parse_duration, info):
         return "seconds, or `30s`, `5m`, `2h`, `3d`"
     parts = typing.get_args(info.annotation) if _is_union(info.annotation) else (info.annotation,)
     words = [_words(part) for part in parts if part is not type(None)]
@@ -112,6 +119,6 @@ def _default(info: FieldInfo) -> str:
         return f"`{value.name}`"
     if isinstance(value, BaseModel):
         return "its defaults"
-    if any(getattr(mark, "func", None) is parse_duration for mark in info.metadata):
+    if _is_parsed_by(parse_duration, info) or _is_parsed_by(parse_cadence, info):
         return f"`{format_duration(value).split()[0]}`"
     return f"`{ {True: 'true', False: 'false', None: 'null'}[value] if isinstance(value, bool | None) else value }`"

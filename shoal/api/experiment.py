@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from shoal.base.config import Config, Count, Duration, Named, as_named, load_layers, named_by_default
+from shoal.base.config import Cadence, Config, Count, Duration, Named, as_named, load_layers, named_by_default
 
 
 class PicturesConfig(Config):
@@ -179,10 +179,10 @@ class PolicyConfig(Config):
 class CheckpointConfig(Config):
     """When the run is saved."""
 
-    every: Duration = 300.0
-    """Time between checkpoints; one more is written at the end."""
+    every: Cadence = 300.0
+    """From one checkpoint to the next; one more is written at the end."""
     keep: Count = Field(3, ge=1)
-    """How many of the newest are kept."""
+    """How many of the newest are kept, besides those with a tag."""
 
 
 class StopConfig(Config):

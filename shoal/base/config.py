@@ -18,6 +18,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from shoal.base.cadence import parse_cadence
 from shoal.base.duration import parse_duration
 from shoal.base.errors import InputError
 from shoal.base.table import did_you_mean
@@ -32,6 +33,9 @@ Count = Annotated[int, BeforeValidator(_integral)]
 
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
 """Seconds, or `30s`, `5m`, `2h`, `3d`."""
+
+Cadence = Annotated[float | str, BeforeValidator(parse_cadence)]
+"""A Duration, or `100_000 steps`, or `50 updates`."""
 
 
 class Config(BaseModel):

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from shoal.api.experiment import Experiment
 from shoal.api.metric import Total
 from shoal.api.worker import Report
+from shoal.base.cadence import Moment, is_due
 from shoal.monitoring.aggregate import Aggregator
 from shoal.monitoring.bottleneck import TimeAccount
 from shoal.monitoring.sinks import Sink
@@ -78,7 +79,8 @@ class Controller:
         self.confirmed: Scores | None = None
         self.time = TimeAccount()
         self._aggregate = Aggregator(policies, game_return)
-        self._began = self._saved = time.monotonic()
+        self._began = time.monotonic()
+        self._saved = self._moment()
         self._last_row = (self._began, 0)
         self.fps = 0.0
         self.baseline: dict[str, float] = {}
@@ -95,6 +97,7 @@ class Controller:
         self._began = time.monotonic() - self.counters.elapsed
         self._last_row = (time.monotonic(), self.counters.steps)
         self._versions = dict.fromkeys(self._versions, self.counters.update)
+        self._saved = self._moment()
         self.reason = self._exhausted()
 
     def receive(self, report: Report) -> None:
@@ -125,8 +128,11 @@ class Controller:
         self.reason = self.reason or self._over()
         if self.reason is not None or self.counters.update % self._experiment.log.every == 0:
             self._write_row()
-        if self.reason is None and time.monotonic() - self._saved >= self._experiment.checkpoint.every:
+        if self.reason is None and is_due(self._experiment.checkpoint.every, self._saved, self._moment()):
             self.save()
+
+    def _moment(self) -> Moment:
+        return Moment(time.monotonic(), self.counters.steps, self.counters.update)
 
     def version_of(self, policy: str) -> int:
         """The newest that was reported."""
@@ -141,7 +147,7 @@ class Controller:
         if self.reason is None:
             self._around.quiet()
         self._around.save()
-        self._saved = time.monotonic()
+        self._saved = self._moment()
 
     def listen(self) -> None:
         """Hear what was ordered."""

@@ -35,7 +35,7 @@ BASE: dict[str, Any] = {
 def experiment(**sections: Any) -> Experiment:
     tree = json.loads(json.dumps(BASE))
     for name, values in sections.items():
-        tree[name] = {**tree[name], **values} if isinstance(values, dict) else values
+        tree[name] = {**tree.get(name, {}), **values} if isinstance(values, dict) else values
     return Experiment.parse(tree)
 
 
@@ -228,3 +228,16 @@ def test_a_world_that_gives_nan_once_is_survived(tmp_path: Path) -> None:
     assert dropped == [0, 64, 0, 0]
     assert trained == [64, 0, 64, 64]
     assert all(tensor.isfinite().all() for tensor in weights(outcome.folder).values())
+
+
+@pytest.mark.parametrize(
+    ("every", "saved"), [("4 updates", [4, 6, 8, 9]), ("600 steps", [3, 5, 6, 8, 9]), ("1h", [6, 9])]
+)
+def test_checkpoints_come_at_their_time(tmp_path: Path, every: str, saved: list[int]) -> None:
+    """Also after a resume at 6, which is between two times."""
+    tree = experiment(checkpoint={"every": every, "keep": 9})
+    first = train(tree, root=tmp_path, trial="a", quiet=True)
+    resume("base", "a", overrides=["stop.updates=9"], root=tmp_path, quiet=True)
+    assert CheckpointStore(first.folder / "checkpoints").versions() == saved, [
+        row["step"] for row in rows(first.folder)
+    ]
