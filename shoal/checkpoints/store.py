@@ -20,7 +20,7 @@ from shoal.checkpoints import manifest as manifests
 from shoal.checkpoints.checkpoint import Checkpoint, read_manifest, reading
 from shoal.checkpoints.holds import GoneError, Held, sole
 from shoal.checkpoints.manifest import MANIFEST, STATE, DamageError
-from shoal.checkpoints.parts import read_tensors, write_tensors
+from shoal.checkpoints.parts import check, read_tensors, write_tensors
 from shoal.checkpoints.removing import Remover
 from shoal.checkpoints.tags import LATEST, Tags, check_tag
 from shoal.monitoring.logs import LOG
@@ -104,7 +104,7 @@ class CheckpointStore:
         """Remove untagged ones beyond `keep`, but for those that somebody reads: their turn comes the next time."""
         untagged = self._untagged()
         for version in untagged[: -self.keep]:
-            path = self._path(version)
+            path = self.path(version)
             with sole(path) as nobody_reads:
                 # whoever gives a tag holds the checkpoint meanwhile, so now it is known for certain
                 if version != saved and nobody_reads and version in self._untagged():
@@ -223,7 +223,22 @@ class CheckpointStore:
                 tensors = read_tensors(file, STATE, manifest["files"][STATE])
             return Checkpoint(version, tensors, manifest, held.path, skipped)
 
-    def _path(self, version: int) -> Path:
+    def inspect(self, version: int) -> tuple[dict[str, Any] | None, str | None]:
+        """The manifest of a version, if it can be read, and what is wrong with any of its files. Reads every bit of it."""
+        manifest = None
+        try:
+            with contextlib.closing(self._hold(version)) as held:
+                manifest = read_manifest(held, version)
+                for name, entry in manifest["files"].items():
+                    with reading(name), held.open(name) as file:
+                        check(file, name, entry)
+        except GoneError:
+            return None, "it was removed meanwhile"
+        except (DamageError, InputError) as damage:
+            return manifest, str(damage)
+        return manifest, None
+
+    def path(self, version: int) -> Path:
         """Where a version lies: a save cut short between its two renames left it under the other name."""
         final = self.folder / f"{version:010d}"
         return final if final.exists() else _replaced(final)
@@ -239,7 +254,7 @@ class CheckpointStore:
 
     def _damaged(self, version: int, damage: DamageError) -> InputError:
         others = self._choices(but=version)
-        return InputError(f"checkpoint {version} is damaged: {self._path(version)}: {damage}; {others}")
+        return InputError(f"checkpoint {version} is damaged: {self.path(version)}: {damage}; {others}")
 
     def _none_whole(self, skipped: list[tuple[int, str]]) -> InputError:
         if not skipped:

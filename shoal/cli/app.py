@@ -87,6 +87,27 @@ def evaluate(
 
 
 @app.command()
+def checkpoints(run: Run, json: Json = False) -> None:
+    """List the checkpoints of a run: steps, time, size, tags, and whether every bit is as it was saved."""
+    from shoal.cli.checkpoints import run as work
+
+    work(run, json=json)
+
+
+@app.command()
+def tag(
+    run: Run,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="`best`, or a name of your own.")],
+    checkpoint: Annotated[str, typer.Option(metavar="TAG|N", help="`latest`, another tag, or a version.")] = "latest",
+    remove: Annotated[bool, typer.Option("--remove", help="Take the name away; the checkpoint stays for now.")] = False,
+) -> None:
+    """Give a checkpoint a name: it is kept until the name is taken away."""
+    from shoal.cli.tag import run as work
+
+    work(run, name, checkpoint=checkpoint, remove=remove)
+
+
+@app.command()
 def status(run: Run, json: Json = False) -> None:
     """Show where a live run stands and what its workers do, or how an ended one ended."""
     from shoal.cli.status import run as work

@@ -194,7 +194,10 @@ class _Run(Surroundings):
         self._controller.doors.append(self._panel)
         if start is not None:
             self._controller.load_state_dict(start.meta["controller"])
-            self._store.drop_newer(start.version)
+            for tag in self._store.drop_newer(start.version):
+                self.note(
+                    f"the tag '{tag}' is gone: its checkpoint was newer than {start.version}, where the run goes on"
+                )
             if any(plan.sequences for plan in program.policies.values()):
                 self.note("replay starts empty, and warms up again: checkpoints do not hold it")
             for version, damage in start.skipped:

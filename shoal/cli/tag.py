@@ -1,0 +1,26 @@
+"""`shoal tag`."""
+
+from __future__ import annotations
+
+from shoal.base.errors import InputError
+from shoal.base.importing import importing
+from shoal.cli.output import command
+from shoal.monitoring.run_folder import RunFolder
+
+
+def run(run: str, name: str, *, checkpoint: str, remove: bool) -> None:
+    """Set or remove a tag, and say which version has it, or had it."""
+    with importing():
+        from shoal.checkpoints.store import CheckpointStore, parse_which
+
+    folder = RunFolder.find(run)
+    store = CheckpointStore(folder.checkpoints)
+    if remove:
+        if checkpoint != "latest":
+            raise InputError("--remove takes the name from whichever checkpoint has it: leave --checkpoint out")
+        store.untag(name)
+        print(f"{folder.name}: no checkpoint is '{name}' any more")
+        return
+    version = store.load(parse_which(checkpoint, store.versions(), store.tags())).version
+    store.tag(name, version)
+    print(f"{folder.name}: '{name}' is version {version}; look: {command()} evaluate {run} --checkpoint {name}")
