@@ -183,6 +183,8 @@ class CheckpointConfig(Config):
     """From one checkpoint to the next; one more is written at the end."""
     keep: Count = Field(3, ge=1)
     """How many of the newest are kept, besides those with a tag."""
+    replay: bool | None = None
+    """Save what is kept for replay too, so that a resumed run need not warm up. Left out: where it is at most 256 MB."""
 
 
 class StopConfig(Config):

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from shoal.api.metric import Metric
+from shoal.base.tree import Tree
 
 
 class Explorer(ABC):
@@ -30,6 +31,14 @@ class Explorer(ABC):
     def end(self, rows: np.ndarray, returns: np.ndarray) -> None:
         """Episodes ended with these returns: float64, undiscounted, as the world paid them."""
         return
+
+    def snapshot(self) -> Tree | None:
+        """Arrays and numbers to go on from, in the middle of episodes; None: it cannot, so open episodes begin anew."""
+        return None
+
+    def restore(self, tree: Tree) -> None:
+        """Go on from `snapshot`, with the same lanes."""
+        raise NotImplementedError(f"{type(self).__name__} cannot restore")
 
     def metrics(self) -> dict[str, Metric]:
         """What there is to tell since the last time; shown as `rollout/<name>`."""

@@ -54,6 +54,8 @@ class Largest:
 
 
 Metric = Mean | Total | Last | Largest
+METRICS: dict[str, type[Metric]] = {cls.__name__: cls for cls in (Mean, Total, Last, Largest)}
+"""By name: how they are sent and saved."""
 
 
 def merge_into(metrics: dict[str, Metric], later: dict[str, Metric]) -> None:

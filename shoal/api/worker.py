@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from shoal.api.env import Episode
 from shoal.api.metric import Metric
+from shoal.base.tree import Tree
 
 
 @dataclass
@@ -31,6 +32,8 @@ class Report:
     metrics: dict[str, Metric] = field(default_factory=dict)
     state: bytes | None = None
     """A trainer's state as safetensors, when it was asked for."""
+    contents: dict[str, bytes] = field(default_factory=dict)
+    """Worker -> its `contents`, packed, when they were asked for; empty bytes: it has none."""
 
 
 class Worker(ABC):
@@ -41,6 +44,13 @@ class Worker(ABC):
     @abstractmethod
     def poll(self, timeout: float) -> Report:
         """Work on what is there, waiting at most `timeout` seconds for it."""
+
+    def contents(self, version: int) -> Tree | None:
+        """What a checkpoint of `version` keeps of it, beside what trainers hand in by themselves: arrays, numbers and words.
+
+        None: nothing, it begins anew.
+        """
+        return None
 
     def close(self) -> None:
         """Free what the worker holds."""

@@ -19,10 +19,11 @@ from gymnasium.wrappers import (
     TimeLimit,
 )
 
-from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Turn
+from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Tree, Turn
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs import AGENT
+from shoal.envs.action_log import ActionLog, check_repeated, copied
 from shoal.envs.spaces import Columns, action_decoder, action_space, count_choices, flat_mask, observation_space
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit)
@@ -63,6 +64,7 @@ class GymnasiumLoop(Env):
         self._episode, self._began = [0] * rows, [0] * rows
         self._returns, self._earned = np.zeros(rows), np.zeros(rows)
         self._actions: list[Any] = []
+        self._log = ActionLog()
         self._seen: list[Any] = [None] * rows
         self._rewards: list[Any] = [0.0] * rows
         self._flagged = False
@@ -70,6 +72,7 @@ class GymnasiumLoop(Env):
     def reset(self, seed: int) -> Step:
         """Episode 0 of every copy."""
         self._seed, self._count = seed, 0
+        self._log.clear()
         self._episode[:] = [0] * self.num_envs
         self._returns[:] = self._reward[:] = 0.0
         self._clear_flags()
@@ -84,6 +87,7 @@ class GymnasiumLoop(Env):
     def send(self, actions: dict[str, Array]) -> None:
         """Keeps the actions, as the world's own space wants them; the copies step in `recv`."""
         self._actions = list(self._decode(actions[AGENT][:, 0]))
+        self._log.add({AGENT: actions[AGENT]}, self._began)
 
     def recv(self, timeout: float) -> Step:
         """Step every copy. `timeout` cannot be kept: the copies run in this very thread."""
@@ -108,6 +112,31 @@ class GymnasiumLoop(Env):
         except Exception as error:
             raise self._failure(row, error) from error
 
+    def snapshot(self) -> Tree | None:
+        """Seed, number and actions of every open episode."""
+        log = self._log.snapshot(self._began)
+        if log is None:
+            return None
+        books = {"seed": self._seed, "count": self._count, "episode": np.array(self._episode)}
+        return {"log": log, **books, "returns": self._returns.copy(), "seen": copied(self._columns.tree)}
+
+    def restore(self, tree: Tree) -> None:
+        """Live through the open episodes again. Whether there are masks is known from `reset`."""
+        self._log.restore(tree["log"])
+        self._seed, self._count = tree["seed"], tree["count"]
+        self._episode[:] = tree["episode"].tolist()
+        self._clear_flags()
+        for row in range(self.num_envs):
+            self._begin(row)
+        self._began[:] = tree["log"]["began"].tolist()
+        for rows, actions in self._log.episodes(self._began):
+            chosen = list(self._decode(actions[AGENT][:, 0]))
+            for row in rows:
+                self._seen[row] = self._repeat(row, chosen[row])
+        self._returns[:] = tree["returns"]
+        self._write_observations()
+        check_repeated(self._name, tree["seen"], self._columns.tree)
+
     def close(self) -> None:
         """Close every copy."""
         for env in self._envs:
@@ -131,6 +160,12 @@ class GymnasiumLoop(Env):
         except Exception as error:
             raise self._failure(row, error) from error
         return ends
+
+    def _repeat(self, row: int, action: Any) -> Any:
+        try:
+            return self._step_functions[row](action)[0]
+        except Exception as error:
+            raise self._failure(row, error) from error
 
     def _turn_over(self, end: _End) -> Episode:
         """Close the books of an ended copy, keep what it saw last, and start its next episode."""

@@ -6,15 +6,18 @@ same step (the last observations come in `info["final_obs"]`), or in the next on
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Tree, Turn
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
+from shoal.base.tree import tree_map
 from shoal.envs import AGENT
 from shoal.envs.spaces import (
     Columns,
@@ -25,6 +28,9 @@ from shoal.envs.spaces import (
     flat_mask,
     observation_space,
 )
+
+CARTPOLE = ("state", "steps", "prev_done")
+"""What a vector CartPole is made of, beside its chance."""
 
 
 class GymnasiumVector(Env):
@@ -85,6 +91,25 @@ class GymnasiumVector(Env):
         except gymnasium.error.DependencyNotInstalled as error:
             raise InputError(f"{self._name} cannot be drawn: {error}") from error
         return None if pictures is None else np.asarray(pictures[row])
+
+    def snapshot(self) -> Tree | None:
+        """Of the worlds whose insides are known: CartPole's."""
+        world = self._env.unwrapped
+        if type(world) is not CartPoleVectorEnv:
+            return None
+        random = json.dumps(world.np_random.bit_generator.state).encode()
+        inside = {name: np.copy(getattr(world, name)) for name in CARTPOLE}
+        books = {"idle": self._idle, "returns": self._returns, "lengths": self._lengths}
+        return {"world": inside, "random": np.frombuffer(random, np.uint8), **tree_map(np.copy, books)}
+
+    def restore(self, tree: Tree) -> None:
+        """Go on from a snapshot of as many copies."""
+        world = self._env.unwrapped
+        for name, values in tree["world"].items():
+            setattr(world, name, values.copy())
+        world.np_random.bit_generator.state = json.loads(tree["random"].tobytes())
+        self._idle = tree["idle"].copy()
+        self._returns[:], self._lengths[:] = tree["returns"], tree["lengths"]
 
     def close(self) -> None:
         """Close the world."""

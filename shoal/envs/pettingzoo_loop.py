@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from pettingzoo import AECEnv, ParallelEnv
 
-from shoal.api.env import Array, Env, Episode, Step
+from shoal.api.env import Array, Env, Episode, Step, Tree
 from shoal.api.experiment import PicturesConfig
 from shoal.base.errors import ShoalError
 from shoal.base.seeding import derive_seed
+from shoal.envs.action_log import ActionLog, check_repeated, copied
 from shoal.envs.pettingzoo_copies import AECCopy, Agent, Copy, End, ParallelCopy, Scene
 from shoal.envs.pettingzoo_games import shares_reward
 from shoal.envs.pettingzoo_groups import MASK, Table, agents_of, check_alike, tables_of
@@ -48,12 +49,19 @@ class PettingZooLoop(Env):
         self._state: Array | None = None
         self._seed = self._count = 0
         self._episode, self._began = [0] * rows, [0] * rows
+        self._log = ActionLog()
         self._metrics: list[dict[str, list[float]]] = [defaultdict(list) for _ in range(rows)]
 
     def reset(self, seed: int) -> Step:
         """Episode 0 of every copy."""
         self._seed, self._count = seed, 0
+        self._log.clear()
         self._episode[:] = [0] * self.num_envs
+        self._open()
+        return self._answer(0, [])
+
+    def _open(self) -> None:
+        """Begin an episode in every copy."""
         scenes = [self._begin(row) for row in range(self.num_envs)]
         masked = any(MASK in (info or {}) for scene in scenes for info in scene.infos.values())
         for table in self._tables.values():
@@ -62,12 +70,12 @@ class PettingZooLoop(Env):
             self._metrics[row].clear()
             self._show(row, scene)
         self._state = self._first_state() if self.wants_state else None
-        return self._answer(0, [])
 
     def send(self, actions: dict[str, Array]) -> None:
         """Keeps the actions, as the games want them; the copies step in `recv`."""
         for group, table in self._tables.items():
             table.decode(actions[group])
+        self._log.add({group: actions[group] for group in self._tables}, self._began)
 
     def recv(self, timeout: float) -> Step:
         """Step every copy. `timeout` cannot be kept: the copies run in this very thread."""
@@ -97,6 +105,33 @@ class PettingZooLoop(Env):
             return np.asarray(env.render())
         except Exception as error:
             raise self._failure(row, error) from error
+
+    def snapshot(self) -> Tree | None:
+        """Seed, number and actions of every open episode."""
+        log = self._log.snapshot(self._began)
+        if log is None:
+            return None
+        seen = copied({group: table.observation for group, table in self._tables.items()})
+        return {"log": log, "seed": self._seed, "count": self._count, "episode": np.array(self._episode), "seen": seen}
+
+    def restore(self, tree: Tree) -> None:
+        """Live through the open episodes again."""
+        self._log.restore(tree["log"])
+        self._seed, self._count = tree["seed"], tree["count"]
+        self._episode[:] = tree["episode"].tolist()
+        self._open()
+        self._began[:] = tree["log"]["began"].tolist()
+        for rows, actions in self._log.episodes(self._began):
+            for group, table in self._tables.items():
+                table.decode(actions[group])
+                table.clear()
+            for row in rows:
+                self._show(row, self._step(row))
+        if self._state is not None:
+            for row in range(self.num_envs):
+                self._state[row] = self._look(row)
+        seen = {group: table.observation for group, table in self._tables.items()}
+        check_repeated(self._name, tree["seen"], seen)
 
     def close(self) -> None:
         """Close every copy."""

@@ -16,9 +16,11 @@ from shoal.api.worker import Worker
 from shoal.base.faults import Fault, Faults
 from shoal.base.flat import Flat
 from shoal.base.seeding import Noise, derive_seed
+from shoal.base.tree import Tree
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.envs import make_env
 from shoal.envs.background import BackgroundEnv
+from shoal.launchers.contents import contents_of, fits, is_whole, saves_replay, versions_before
 from shoal.launchers.hosts import Job, clients_of
 from shoal.launchers.players import make_archive, make_deal, make_player, make_seat
 from shoal.launchers.program import PlayerPlan, PolicyPlan, Program
@@ -62,13 +64,16 @@ class Life:
     """Policy -> rounds of this launch that are over, or were lost with the trainer's last life."""
     steps: int = 0
     """Environment steps behind that: of all replicas in step, otherwise of the one that lives here."""
+    whole: bool = False
+    """Rollouts go on where they were when the checkpoint was written."""
 
 
 def first_life(program: Program, start: Checkpoint | None) -> Life:
     """Where a launch begins. Replicas that go their own way share out the steps that are behind them."""
     if start is None:
         return Life()
-    return Life(start.version, start=start, steps=start.meta["steps"] // (program.trainers if program.hogwild else 1))
+    steps = start.meta["steps"] // (program.trainers if program.hogwild else 1)
+    return Life(start.version, start=start, steps=steps, whole=is_whole(program, start))
 
 
 @dataclass
@@ -115,6 +120,10 @@ class Builder:
         )  # fmt: skip
         if life.start is not None:
             trainer.restore(life.start.tensors, life.start.version)
+            if life.whole and not life.incarnation:
+                trainer.publish_older(versions_before(life.start, policy))
+            if (kept := self._contents(trainer.name)) is not None:
+                trainer.restore_replay(kept)
         if life.incarnation:
             reader.recover(life.rounds[policy])
             trainer.version = life.versions[policy]
@@ -136,7 +145,15 @@ class Builder:
         needs, replicas = plan.algorithm.needs.replay, self.program.trainers
         if needs is None or self.program.buffers:
             return None
-        return ReplayFeed(needs, make_replay(self.program, plan, needs, rank, replicas), replicas)
+        saved = saves_replay(self.program, plan)
+        return ReplayFeed(needs, make_replay(self.program, plan, needs, rank, replicas), replicas, saved=saved)
+
+    def _contents(self, worker: str) -> Tree | None:
+        """What the checkpoint keeps of a worker; None: it begins anew, as it does after a death."""
+        start = self.life.start
+        if start is None or self.life.incarnation or not fits(self.program, start):
+            return None
+        return contents_of(start, worker)
 
     def _feed(self, plan: PolicyPlan) -> PrefetchedFeed:
         """The trainer's end of its buffer workers. In one thread nobody dies, so there all are waited for."""
@@ -186,11 +203,14 @@ class Builder:
         mine = [producer for producer in range(program.producers) if shard_of(program, producer) == shard]
         rings = [streams.ring(f"sample/{producer}/{policy}") for producer in mine]
         name = Job("buffer", shard, policy).name
-        return BufferWorker(
+        worker = BufferWorker(
             name, buffer, make_rate(program, plan, needs), SampleReader(rings, exact=False, size=1),
             PartWriter(streams.ring(f"batch/{shard}/{policy}"), streams.ring(f"priority/{shard}/{policy}")),
-            streams.waiter, life=life.incarnation, faults=self._faults("buffer", name),
+            streams.waiter, life=life.incarnation, saved=saves_replay(program, plan), faults=self._faults("buffer", name),
         )  # fmt: skip
+        if (kept := self._contents(name)) is not None:
+            worker.restore(kept)
+        return worker
 
     # ------------------------------------------------------------ actor
 
@@ -201,9 +221,12 @@ class Builder:
         mark = shares.switch if self.program.experiment.placement.inference == "inline" else None
         rollouts = [self._rollout(producer, mark) for producer in range(index * ring, (index + 1) * ring)]
         name = f"actor-{index}"
-        return ActorWorker(
+        actor = ActorWorker(
             name, rollouts, shares, self.streams.waiter, pulse=self.pulse, faults=self._faults("actor", name)
         )
+        if self.life.whole and (begun := self._contents(name)) is not None:
+            actor.restore(begun)
+        return actor
 
     def _rollout(self, producer: int, mark: Callable[[str], object] | None) -> Rollout:
         """Env copies and their seats."""
@@ -214,7 +237,10 @@ class Builder:
         seats = [self._seat(plan, producer) for plan in self.program.players.values()]
         seed = derive_seed(experiment.seed, "env", self.life.incarnation, self.life.version)
         deal = make_deal(self.program, copies, seed=seed, first_slot=producer * copies)
-        return Rollout(env, seats, seed=seed, timeout=experiment.env.timeout, mark=mark, deal=deal)
+        # Where others learn meanwhile, rounds up to the lag and one more may be posted when a checkpoint is due.
+        ahead = self.supervised or self.program.max_lag
+        keep = self.program.max_lag + 2 if self.program.exact and ahead else 0
+        return Rollout(env, seats, seed=seed, timeout=experiment.env.timeout, mark=mark, deal=deal, keep=keep)
 
     def _seat(self, plan: PlayerPlan, producer: int) -> Seat:
         """A later life goes on at the round that its predecessor left open, with randomness that was not used yet."""
@@ -255,7 +281,8 @@ class Builder:
     def _reader(self, policy: str, flat: Flat) -> ParameterReader:
         program = self.program
         mailbox = self.streams.mailbox(f"version/{policy}")
-        return ParameterReader(mailbox, flat, max_lag=program.max_lag, start=self.life.version, exact=program.exact)
+        start = max(0, self.life.version - program.max_lag) if self.life.whole else self.life.version
+        return ParameterReader(mailbox, flat, max_lag=program.max_lag, start=start, exact=program.exact)
 
     def _faults(self, kind: str, name: str) -> Faults:
         return Faults(self.faults, kind, name, self.life.incarnation)

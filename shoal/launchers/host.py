@@ -18,6 +18,7 @@ from shoal.api.experiment import Experiment
 from shoal.api.metric import Metric, merge_into
 from shoal.api.worker import Report, Worker
 from shoal.base.faults import parse_faults
+from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.build import Builder, Life
 from shoal.launchers.hosts import Host
@@ -25,7 +26,7 @@ from shoal.launchers.program import expand
 from shoal.launchers.pulse import PulseBoard
 from shoal.launchers.shared_streams import AttachedStreams, StreamHandles
 from shoal.monitoring.logs import log_to
-from shoal.streams.control import STOP, ControlEnd
+from shoal.streams.control import CONTENTS, STOP, ControlEnd
 from shoal.streams.primitives import AbandonedError, Waiter
 from shoal.streams.transports.shm.segment import SegmentHandle
 
@@ -87,7 +88,7 @@ def serve(order: HostOrder, connection: Connection) -> None:
 def build_workers(order: HostOrder, streams: AttachedStreams) -> list[Worker]:
     """The workers of a host, in the order in which they are polled."""
     life = order.life
-    if order.checkpoint >= 0 and order.host.has("trainer"):
+    if order.checkpoint >= 0 and (order.host.has("trainer") or order.host.has("buffer") or life.whole):
         life.start = CheckpointStore(Path(order.checkpoints)).load(order.checkpoint)
     pulse = PulseBoard.attach(order.pulses).place(order.number)
     if order.host.has("actor"):
@@ -118,8 +119,14 @@ def poll_workers(workers: list[Worker], control: ControlEnd, waiter: Waiter) -> 
         if now - looked >= POLL:
             looked = now
             outbox.flush()
-            if control.take() == STOP:
+            order = str(control.take() or "")
+            if order == STOP:
                 break
+            if order.startswith(CONTENTS):
+                version = int(order.removeprefix(CONTENTS))
+                outbox.put(
+                    Report(True, contents={worker.name: to_bytes(worker.contents(version)) for worker in workers})
+                )
     for worker in workers:
         worker.close()
 
@@ -136,7 +143,8 @@ class Outbox:
         """Take over one report."""
         if not report.worked:
             return
-        if report.steps or report.episodes or report.version is not None or report.state is not None:
+        spoken = report.version is not None or report.state is not None or report.contents
+        if report.steps or report.episodes or spoken:
             self._control.report(report)
             return
         merge_into(self._metrics, report.metrics)

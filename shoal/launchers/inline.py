@@ -15,7 +15,9 @@ from torch import Tensor
 from shoal.api.worker import Worker
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.contents import to_bytes
 from shoal.launchers.build import Builder, first_life
+from shoal.launchers.contents import BEFORE, older_versions, saves_contents
 from shoal.launchers.hosts import hosts_of
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.program import Program, expand
@@ -37,6 +39,7 @@ class InlineLauncher:
         wiring = plan_wiring(program, hosts)
         self._streams = MemoryStreams(wiring)
         life = first_life(program, start)
+        self.goes_on: bool | None = life.whole
         self.mailboxes = {name: self._streams.mailbox(f"version/{name}") for name in program.policies}
         self._samples = [self._streams.ring(name) for name in wiring.rings if name.startswith("sample/")]
         self._jobs = sorted((job for host in hosts for job in host.jobs), key=lambda job: _ORDER.index(job.kind))
@@ -48,8 +51,9 @@ class InlineLauncher:
             policy: [builders[rank % copies].trainer(policy, rank) for rank in range(program.trainers)]
             for policy in program.policies
         }
-        others: list[Worker] = [builders[0].build(job) for job in self._jobs if job.kind != "trainer"]
-        self._workers = [*others, *_polled(list(self._trainers.values()), threads=copies > 1)]
+        self._program = program
+        self._others: list[Worker] = [builders[0].build(job) for job in self._jobs if job.kind != "trainer"]
+        self._workers = [*self._others, *_polled(list(self._trainers.values()), threads=copies > 1)]
 
     def run(self, controller: Controller) -> str | None:
         """Poll until there is a reason to stop; the name of the signal that ended it, if one did."""
@@ -81,6 +85,14 @@ class InlineLauncher:
         """All that a checkpoint keeps, as `policy/name`."""
         first = [trainers[0] for trainers in self._trainers.values()]
         return {f"{t.policy}/{name}": tensor for t in first for name, tensor in t.state_dict().items()}
+
+    def contents(self, version: int) -> dict[str, bytes]:
+        """What workers hold, for a checkpoint of `version`."""
+        if not saves_contents(self._program):
+            return {}
+        trainers = [trainer for replicas in self._trainers.values() for trainer in replicas]
+        held = {worker.name: to_bytes(worker.contents(version)) for worker in [*self._others, *trainers]}
+        return {**held, BEFORE: older_versions(self._program, self.mailboxes, version)}
 
     def accounts(self) -> Account:
         """What became of all rows."""

@@ -17,6 +17,9 @@ class Launcher(Protocol):
     mailboxes: dict[str, Mailbox]
     """Policy -> its versions."""
 
+    goes_on: bool | None
+    """Workers went on with what a checkpoint holds of them, open episodes included; None: nothing but what was learnt."""
+
     def run(self, controller: Controller) -> str | None:
         """Until the controller has a reason to stop; the name of the signal that ended it, if one did."""
 
@@ -25,6 +28,9 @@ class Launcher(Protocol):
 
     def states(self) -> dict[str, Tensor]:
         """All that a checkpoint keeps, as `policy/name`."""
+
+    def contents(self, version: int) -> dict[str, bytes]:
+        """Worker -> what it holds, for a checkpoint of `version`; empty: this launcher cannot ask, or nobody needs it."""
 
     def accounts(self) -> Account:
         """What became of all rows of this launch."""

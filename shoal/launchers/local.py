@@ -33,6 +33,7 @@ class LocalLauncher(ProcessLauncher):
         super().__init__(program, start, folder, self._memory, self._processes)
         self._fill_shared(start)
         life = replace(first_life(program, start), start=None)  # they read it themselves
+        self.goes_on = life.whole
         try:
             for number, host in enumerate(hosts):
                 self._processes.start(host, number, life)

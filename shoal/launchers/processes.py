@@ -20,6 +20,7 @@ from shoal.base.errors import ShoalError
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.build import Life
+from shoal.launchers.contents import BEFORE, older_versions, saves_contents
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.links import Death, Link, count_death
 from shoal.launchers.program import Program
@@ -99,6 +100,9 @@ class Supervision(Protocol):
     def deaths(self, patience: float) -> Iterator[Death]:
         """Who is dead, or is killed now because a step of its worlds takes longer than `patience`."""
 
+    def ask_contents(self, link: Any, version: int) -> bool:
+        """Tell a host to report what its workers hold, for a checkpoint of `version`; False: it cannot be told."""
+
     def away(self, link: Any) -> float:
         """Seconds that a host has been at its worlds without coming back."""
 
@@ -141,6 +145,8 @@ class ProcessLauncher:
         self._heard_at = time.monotonic()
         self._posted: Counter[tuple[int, str]] = Counter()
         self._states: dict[str, bytes] = {}
+        self.goes_on: bool | None = None
+        self._contents: dict[str, bytes] = {}
         self.checkpoint = start.version if start and not program.hogwild else -1
         """The version that a trainer's next life goes on from; -1: from none."""
 
@@ -214,6 +220,9 @@ class ProcessLauncher:
         if report.state is not None:
             self._states[report.policy] = report.state
             return
+        if report.contents:
+            self._contents |= report.contents
+            return
         if report.version is not None:
             replica = (report.policy, report.replica)
             self._made[replica] += 1
@@ -276,11 +285,33 @@ class ProcessLauncher:
         parts = {policy: safetensors.torch.load(state) for policy, state in self._states.items()}
         return {f"{policy}/{name}": tensor for policy, part in parts.items() for name, tensor in part.items()}
 
-    def _until(self, done: Callable[[], bool], what: str) -> None:
+    def contents(self, version: int) -> dict[str, bytes]:
+        """Of all workers. Those who died since do not know how the round began, and have nothing to give."""
+        self._contents = {}
+        if not saves_contents(self._program):
+            return {}
+        asked: dict[int, int] = {}
+
+        def all_there() -> bool:
+            for link in self._supervisor.links:
+                if asked.get(link.number) != link.life.incarnation:
+                    asked[link.number] = link.life.incarnation
+                    for job in link.host.jobs:
+                        self._contents.pop(job.name, None)
+                    if not self._supervisor.ask_contents(link, version):
+                        return True
+            return all(job.name in self._contents for link in self._supervisor.links for job in link.host.jobs)
+
+        self._until(all_there, "say what they hold", "workers")
+        return (
+            {**self._contents, BEFORE: older_versions(self._program, self.mailboxes, version)} if self._contents else {}
+        )
+
+    def _until(self, done: Callable[[], bool], what: str, who: str = "trainers") -> None:
         deadline = time.monotonic() + REST
         while not done():
             if time.monotonic() > deadline:
-                raise ShoalError(f"the trainers did not {what} within {REST:.0f} s: see {self._folder.logs}")
+                raise ShoalError(f"the {who} did not {what} within {REST:.0f} s: see {self._folder.logs}")
             if self._pump():  # one that is not at rest yet may wait for worlds that are slow
                 deadline = time.monotonic() + REST
 

@@ -18,6 +18,7 @@ from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
+from shoal.launchers.contents import about, files_of, has_replay
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
 from shoal.launchers.players import make_evaluator, make_random_evaluator
@@ -193,15 +194,20 @@ class _Run(Surroundings):
         self._panel = stack.enter_context(closing(Panel(folder, self._obey)))
         self._controller.doors.append(self._panel)
         if start is not None:
-            self._controller.load_state_dict(start.meta["controller"])
-            for tag in self._store.drop_newer(start.version):
-                self.note(
-                    f"the tag '{tag}' is gone: its checkpoint was newer than {start.version}, where the run goes on"
-                )
-            if any(plan.sequences for plan in program.policies.values()):
-                self.note("replay starts empty, and warms up again: checkpoints do not hold it")
-            for version, damage in start.skipped:
-                self.note(f"checkpoint {version} is damaged and was passed over: {damage}")
+            replay = has_replay(program, start) and launcher.goes_on is not None
+            self._controller.load_state_dict(start.meta["controller"], replay=replay)
+            self._say_what_begins_anew(start, replay=replay)
+
+    def _say_what_begins_anew(self, start: Checkpoint, *, replay: bool) -> None:
+        """A resumed run is not always the one that was left."""
+        for tag in self._store.drop_newer(start.version):
+            self.note(f"the tag '{tag}' is gone: its checkpoint was newer than {start.version}, where the run goes on")
+        if any(plan.sequences for plan in self._program.policies.values()) and not replay:
+            self.note("replay starts empty, and warms up again: the checkpoint does not hold what fits here")
+        if not self._launcher.goes_on:
+            self.note("open episodes begin anew: the checkpoint does not hold them as they were")
+        for version, damage in start.skipped:
+            self.note(f"checkpoint {version} is damaged and was passed over: {damage}")
 
     def go(self) -> Outcome:
         """Run, save, say how it ended."""
@@ -278,8 +284,10 @@ class _Run(Surroundings):
     def save(self) -> None:
         tensors = self._launcher.states()
         counters = self._controller.counters
+        contents = self._launcher.contents(counters.update)
+        meta = {"steps": counters.steps, "controller": self._controller.state_dict()}
         self._store.save(
-            counters.update, tensors, {"steps": counters.steps, "controller": self._controller.state_dict()}
+            counters.update, tensors, {**meta, **about(self._program, contents)}, extras=files_of(contents)
         )
 
     def confirm(self) -> Scores:

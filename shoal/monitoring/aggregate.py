@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from shoal.api.env import Episode
-from shoal.api.metric import Metric, merge_into
+from shoal.api.metric import METRICS, Metric, merge_into
 from shoal.api.worker import Report
 from shoal.monitoring.sinks import Row
 
@@ -107,6 +107,9 @@ class Aggregator:
             "episodes": self.episodes,
             "window": [list(item) for item in self._window],
             "recent": list(self._recent),
+            "metrics": {
+                name: [type(metric).__name__, *vars(metric).values()] for name, metric in self._metrics.items()
+            },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -114,6 +117,7 @@ class Aggregator:
         self.episodes = state["episodes"]
         self._window = deque((_Finished(*item) for item in state["window"]), maxlen=WINDOW)
         self._recent = deque(state["recent"], maxlen=WINDOW)
+        self._metrics = {name: METRICS[kind](*values) for name, (kind, *values) in state.get("metrics", {}).items()}
 
 
 def _mean(values: list[float]) -> float:

@@ -26,6 +26,15 @@ class Deal:
                 self._dealt[group][row] = random.permutation(policies)
             self._episodes[row] += 1
 
+    def snapshot(self) -> np.ndarray:
+        """How often each copy was dealt: the present deal follows from that."""
+        return self._episodes.copy()
+
+    def restore(self, dealt: np.ndarray) -> None:
+        """The deal that was."""
+        self._episodes[:] = dealt - 1
+        self.anew(list(range(len(dealt))))
+
     def owned(self, policy: str) -> np.ndarray:
         """bool `[num_envs * agents of its group]`: what the policy plays now."""
         return (self._dealt[self._home[policy]] == policy).reshape(-1)

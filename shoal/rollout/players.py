@@ -93,6 +93,8 @@ class FixedInference(InferenceClient):
 class PastInference(InferenceClient):
     """Earlier versions of a policy. Each lane draws one at the start of its episode, by the last of its noise, and keeps it."""
 
+    remembers = True
+
     def __init__(
         self, policy: Policy, mailbox: Mailbox, lanes: int, *, pool: Pool, newest: Callable[[int], int], explore: bool,
         latest: float = 0.0,

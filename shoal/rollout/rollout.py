@@ -13,6 +13,7 @@ import numpy as np
 from shoal.api.env import Env, Episode, Step
 from shoal.api.metric import Metric, merge_into
 from shoal.base.errors import ShoalError
+from shoal.base.tree import Tree
 from shoal.rollout.deal import Deal
 from shoal.rollout.seat import Seat
 from shoal.rollout.world import WorldView
@@ -38,6 +39,7 @@ class Rollout:
     """Plays on and on: ask every seat, step the world, show every seat what came of it.
 
     `mark`, where policies decide in this process, is told when they begin (`inference`) and when they are done (`worked`).
+    `keep`: of the last so many rounds, remember how each began.
     """
 
     def __init__(
@@ -49,7 +51,9 @@ class Rollout:
         timeout: float = 60.0,
         mark: Callable[[str], object] | None = None,
         deal: Deal | None = None,
+        keep: int = 0,
     ) -> None:
+        self._keep, self._beginnings = keep, dict[int, Tree]()
         self._env, self._seats, self._timeout, self._mark, self._deal = env, seats, timeout, mark, deal
         self._learners = [seat for seat in seats if seat.learns]
         self._exploring = [seat for seat in seats if seat.explorer is not None]
@@ -89,6 +93,52 @@ class Rollout:
     def close(self) -> None:
         """Close the world."""
         self._env.close()
+
+    # ------------------------------------------------------------ in the middle of episodes
+
+    def beginning(self, round_: int) -> Tree | None:
+        """How things stood when the round began; None: it is not known, or the world cannot tell."""
+        if self._round == round_:
+            return self._snapshot()
+        return self._beginnings.get(round_)
+
+    def restore(self, tree: Tree) -> None:
+        """Go on from the beginning of a round, whatever was before."""
+        self._env.restore(tree["env"])
+        for seat, part in zip(self._seats, tree["seats"], strict=True):
+            seat.restore(part)
+        if self._deal is not None:
+            self._deal.restore(tree["deal"])
+        if self._world is not None:
+            self._world.restore(tree["world"])
+
+    @property
+    def _round(self) -> int | None:
+        """The round that is about to begin; None: somebody is in the middle of one."""
+        builders = [seat.builder for seat in self._learners if seat.builder is not None]
+        rounds = {builder.posted if builder.between else -1 for builder in builders}
+        return rounds.pop() if len(rounds) == 1 and -1 not in rounds else None
+
+    def _snapshot(self) -> Tree | None:
+        seats = [seat.snapshot() for seat in self._seats]
+        env = self._env.snapshot() if None not in seats else None
+        if env is None:
+            self._keep = 0
+            return None
+        deal, world = self._deal, self._world
+        return {
+            "env": env, "seats": tuple(seats), "deal": None if deal is None else deal.snapshot(),
+            "world": None if world is None else world.snapshot(),
+        }  # fmt: skip
+
+    def _note_beginning(self) -> None:
+        round_ = self._round
+        if round_ is None:
+            return
+        begun = self._snapshot()
+        if begun is not None:
+            self._beginnings[round_] = begun
+            self._beginnings.pop(round_ - self._keep, None)
 
     def _ask(self) -> bool:
         for seat in self._learners:
@@ -155,6 +205,8 @@ class Rollout:
         progress.steps += step.advanced
         if self._exploring and step.episodes:
             self._tell(progress)
+        if self._keep and posted:
+            self._note_beginning()
         return posted
 
     def _tell(self, progress: Progress) -> None:

@@ -108,6 +108,35 @@ class Seat:
             self._knobs = self.explorer.begin(np.arange(len(self._first))).copy()
             self._returns[:] = 0.0
 
+    # ------------------------------------------------------------ in the middle of episodes
+
+    def snapshot(self) -> Tree | None:
+        """All it needs to go on between two fragments; None: it cannot be taken up again."""
+        explorer = self.explorer.snapshot() if self.explorer is not None else None
+        if self.client.remembers or (self.explorer is not None and explorer is None):
+            return None
+        kept = {"view": vars(self._seen()), "state": self._state, "first": self._first, "knobs": self._knobs}
+        return {
+            **tree_map(np.copy, kept),
+            "decisions": self._decisions, "returns": self._returns.copy(), "explorer": explorer,
+            "owned": None if self.owned is None else self.owned.copy(),
+            "alive": None if self._team is None else self._team.alive,
+            "builder": None if self.builder is None else self.builder.snapshot(),
+        }  # fmt: skip
+
+    def restore(self, tree: Tree) -> None:
+        """Go on from `snapshot`."""
+        self._view, self.owned, self._decisions = View(**tree["view"]), tree["owned"], tree["decisions"]
+        tree_map(np.copyto, self._state, tree["state"])
+        self._first[:], self._returns[:] = tree["first"], tree["returns"]
+        if self._team is not None:
+            self._team.alive = tree["alive"]
+        if self.explorer is not None:
+            self.explorer.restore(tree["explorer"])
+            self._knobs = tree["knobs"].copy()
+        if self.builder is not None:
+            self.builder.restore(tree["builder"])
+
     @property
     def wants_world(self) -> bool:
         """Its lanes note what there is beside their own."""

@@ -55,6 +55,15 @@ class TeamLanes:
         """New episodes everywhere."""
         self._alive: np.ndarray | None = None
 
+    @property
+    def alive(self) -> np.ndarray | None:
+        """Who lives, `[rows, agents]`; None: nobody was seen yet."""
+        return None if self._alive is None else self._alive.copy()
+
+    @alive.setter
+    def alive(self, alive: np.ndarray | None) -> None:
+        self._alive = None if alive is None else alive.copy()
+
     def view(self, turn: Turn, world: Seen) -> View:
         """`[rows, agents, ...]` -> `[rows, ...]`."""
         alive = np.zeros_like(turn.acting) if self._alive is None else self._alive

@@ -86,6 +86,25 @@ class TrajectoryBuilder:
         """bool [B]: the next decision of the lane starts an episode."""
         return self._first
 
+    # ------------------------------------------------------------ between two fragments
+
+    @property
+    def between(self) -> bool:
+        """A fragment was posted, and the next one has no slot yet."""
+        return self._slot is None
+
+    def snapshot(self) -> Tree:
+        """What the next fragment begins with. Only between two."""
+        assert self.between, "in the middle of a fragment"
+        books = {"pending": self._pending, "earned": self._earned, "first": self._first}
+        # carried rows are gathered anew for each fragment and never written to
+        return {**tree_map(np.copy, books), "waiting": self._waiting, "carried": self._carried}
+
+    def restore(self, tree: Tree) -> None:
+        """Go on from `snapshot`."""
+        self._pending[:], self._earned[:], self._first[:] = tree["pending"], tree["earned"], tree["first"]
+        self._waiting, self._carried = tree["waiting"], tree["carried"]
+
     # ------------------------------------------------------------ begin
 
     def begin(self, state: Tree | None, timeout: float = 0.0) -> bool:

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from shoal.api.env import AgentGroup, Array, Env, Step, Turn
 from shoal.api.sight import AGENT, OWN, WORLD
 from shoal.base.errors import ShoalError
-from shoal.base.tree import Tree, tree_leaves
+from shoal.base.tree import Tree, tree_leaves, tree_map
 from shoal.rollout.trajectory import View
 
 
@@ -47,6 +47,14 @@ class WorldView:
         if not ended:
             return Seen(now, None)
         return Seen(now, np.concatenate([part.final.reshape(rows, -1) for part in parts], axis=1))  # type: ignore[union-attr]
+
+    def snapshot(self) -> Tree:
+        """Who lives, and which copies are over."""
+        return tree_map(np.copy, {"alive": self._alive, "over": self._over})
+
+    def restore(self, tree: Tree) -> None:
+        """Go on from `snapshot`."""
+        tree_map(np.copyto, {"alive": self._alive, "over": self._over}, tree)
 
     def _began(self, step: Step) -> Array:
         """bool `[rows]`: copies in which a new episode begins with this step, which is where somebody acts again."""

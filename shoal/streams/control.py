@@ -10,12 +10,13 @@ import msgpack
 import numpy as np
 
 from shoal.api.env import Episode
-from shoal.api.metric import Largest, Last, Mean, Metric, Total
+from shoal.api.metric import METRICS
 from shoal.api.worker import Report
 from shoal.base.errors import InputError, ShoalError
 
-_METRICS: dict[str, type[Metric]] = {cls.__name__: cls for cls in (Mean, Total, Last, Largest)}
 STOP = "stop"
+CONTENTS = "contents"
+"""`contents 12`: report what the workers hold, for a checkpoint of version 12."""
 
 
 class Failure(NamedTuple):
@@ -89,7 +90,7 @@ def _pack(report: Report) -> dict[str, Any]:
 
 
 def _unpack(packed: dict[str, Any]) -> Report:
-    packed["metrics"] = {name: _METRICS[kind](*values) for name, (kind, *values) in packed["metrics"].items()}
+    packed["metrics"] = {name: METRICS[kind](*values) for name, (kind, *values) in packed["metrics"].items()}
     packed["episodes"] = [
         Episode(**{**e, "returns": _arrays(e["returns"]), "played": _arrays(e["played"])}) for e in packed["episodes"]
     ]

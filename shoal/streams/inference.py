@@ -42,6 +42,9 @@ class Answer:
 class InferenceClient(ABC):
     """One policy, as an actor sees it."""
 
+    remembers: bool = False
+    """What it decides depends on more than version and request: it cannot be taken up in the middle of an episode."""
+
     @abstractmethod
     def pin(self, round_: int) -> bool:
         """Act with the version of this round from now on; False: it is not there yet."""

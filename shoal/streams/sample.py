@@ -246,6 +246,11 @@ class Account:
         gone = {"held": self.held, "evicted": self.evicted, "forgotten": self.forgotten}
         return gone if self.settled["inserted"] else {}
 
+    def at_rest(self, *, replay: bool) -> Account:
+        """As a resumed run takes over: what was in flight was never there; without its `replay`, what was held is gone."""
+        forgotten = self.forgotten if replay else self.forgotten + self.held
+        return Account(self.produced - self.in_flight, self.settled, 0, self.evicted, forgotten)
+
     @property
     def balanced(self) -> bool:
         """Nothing was lost without a word."""

@@ -10,6 +10,7 @@ import numpy as np
 from shoal.api.env import Array, Env, Step
 from shoal.base.errors import InputError
 from shoal.base.tree import tree_leaves
+from shoal.envs.action_log import NotRestoredError
 from shoal.testing.check import Broken, expect
 from shoal.testing.recording import Recording, first_difference, play
 from shoal.testing.sampler import ActionSampler
@@ -191,14 +192,19 @@ def snapshots_continue_identically(trial: Trial) -> str:
     if tree is None:
         return "this world has no snapshots"
     for path, leaf in tree_leaves(tree):
+        plain = isinstance(leaf, bool | int | float)
         arrays = isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject
         expect(
-            arrays, f"the snapshot holds a {type(leaf).__name__} at '{path}': keep arrays of numbers, they can be saved"
+            plain or arrays,
+            f"the snapshot holds a {type(leaf).__name__} at '{path}': keep arrays and numbers, they can be saved",
         )
     other = trial.build()
     other.reset(trial.seed + 1)
     went_on = play(env, lambda: before.steps[-1], trial.sampler(1), steps)
-    other.restore(tree)
+    try:
+        other.restore(tree)
+    except NotRestoredError:  # which the check of equal seeds names
+        return "this world does not repeat itself, so it cannot be taken up in the middle of an episode"
     restored = play(other, lambda: before.steps[-1], trial.sampler(1), steps)
     difference = first_difference(went_on, restored)
     expect(

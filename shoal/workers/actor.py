@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from shoal.api.worker import Report, Worker
 from shoal.base.faults import NO_FAULTS, Faults
+from shoal.base.tree import Tree
 from shoal.monitoring.shares import Shares
 from shoal.rollout.rollout import Progress, Rollout
 from shoal.streams.primitives import Waiter
@@ -76,6 +77,16 @@ class ActorWorker(Worker):
         self._waits = _STATES[nearest]
         self._shares.switch(self._waits)
         return False
+
+    def contents(self, version: int) -> Tree | None:
+        """Its rollouts, as they began the round that follows on `version`."""
+        begun = tuple(rollout.beginning(version) for rollout in self._rollouts)
+        return None if None in begun else begun
+
+    def restore(self, contents: Tree) -> None:
+        """Go on from `contents`."""
+        for rollout, begun in zip(self._rollouts, contents, strict=True):
+            rollout.restore(begun)
 
     def close(self) -> None:
         for rollout in self._rollouts:

@@ -12,6 +12,7 @@ from shoal.api.metric import Metric, Total
 from shoal.api.worker import Report, Worker
 from shoal.base.errors import ShoalError
 from shoal.base.faults import NO_FAULTS, Faults
+from shoal.base.tree import Tree
 from shoal.buffers.rate import Rate
 from shoal.buffers.sequences import SequenceReplay
 from shoal.monitoring.shares import Shares
@@ -31,8 +32,9 @@ class BufferWorker(Worker):
 
     def __init__(
         self, name: str, buffer: SequenceReplay, rate: Rate, samples: SampleReader, parts: PartWriter, waiter: Waiter, *,
-        life: int = 0, faults: Faults = NO_FAULTS,
+        life: int = 0, saved: bool = False, faults: Faults = NO_FAULTS,
     ) -> None:  # fmt: skip
+        self._saved = saved
         self.name, self.buffer, self.rate = name, buffer, rate
         self._samples, self._parts, self._waiter, self._faults = samples, parts, waiter, faults
         self._first_key = life * LIFE
@@ -44,6 +46,17 @@ class BufferWorker(Worker):
         if life:
             samples.recover(0)
             parts.recover()
+
+    def contents(self, version: int) -> Tree | None:
+        """What it keeps, and how far it is."""
+        if not self._saved:
+            return None
+        return {"buffer": self.buffer.state_dict(), "rows": self.rate.rows, "draws": self.rate.draws}
+
+    def restore(self, contents: Tree) -> None:
+        """Go on from `contents`."""
+        self.buffer.load_state_dict(contents["buffer"])
+        self.rate.rows, self.rate.draws = contents["rows"], contents["draws"]
 
     def poll(self, timeout: float) -> Report:
         self._metrics = {}

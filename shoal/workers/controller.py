@@ -81,6 +81,7 @@ class Controller:
         self._aggregate = Aggregator(policies, game_return)
         self._began = time.monotonic()
         self._saved = self._moment()
+        self._before: Account | None = None
         self._last_row = (self._began, 0)
         self.fps = 0.0
         self.baseline: dict[str, float] = {}
@@ -88,10 +89,13 @@ class Controller:
 
     def state_dict(self) -> dict[str, Any]:
         """Counters and the windows of finished episodes, for a checkpoint."""
-        return {"counters": asdict(self.counters), "episodes": self._aggregate.state_dict()}
+        rows = asdict(self._account())
+        return {"counters": asdict(self.counters), "episodes": self._aggregate.state_dict(), "rows": rows}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on counting."""
+    def load_state_dict(self, state: dict[str, Any], *, replay: bool = False) -> None:
+        """Go on counting. `replay`: what was kept for it is there again."""
+        if "rows" in state:
+            self._before = Account(**state["rows"]).at_rest(replay=replay)
         self.counters = Counters(**state["counters"])
         self._aggregate.load_state_dict(state["episodes"])
         self._began = time.monotonic() - self.counters.elapsed
@@ -214,9 +218,14 @@ class Controller:
             extra["eval/std_reward"] = self.confirmed.std
         self._sink.write(self._aggregate.row(self.counters.steps, self.counters.update, extra))
 
-    def _rows(self) -> dict[str, float]:
-        """The books of this launch: produced = what became of them + in flight."""
+    def _account(self) -> Account:
+        """What became of all rows, of this launch and those before."""
         account = self._around.accounts()
+        return account if self._before is None else self._before + account
+
+    def _rows(self) -> dict[str, float]:
+        """The books: produced = what became of them + in flight."""
+        account = self._account()
         return {f"rows/{name}": count for name, count in {**account.named, **account.replayed}.items()}
 
     @property

@@ -16,8 +16,10 @@ from shoal.workers.batch import join
 class ReplayFeed:
     """One replica's buffer, and the batches of a round. Equal seeds, rounds and versions give equal batches."""
 
-    def __init__(self, needs: Replay, buffer: SequenceReplay, replicas: int = 1) -> None:
+    def __init__(self, needs: Replay, buffer: SequenceReplay, replicas: int = 1, *, saved: bool = False) -> None:
         self._needs, self.buffer = needs, buffer
+        self.saved = saved
+        """Checkpoints hold it."""
         self._sequences = max(1, needs.sequences // replicas)
         self._replicas = replicas
         self._updates = self._rows = 0

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from shoal.api.metric import Largest, Metric, Total, merge_into
 from shoal.api.worker import Report, Worker
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import NO_FAULTS, Faults
+from shoal.base.tree import Tree
 from shoal.monitoring.shares import Shares
 from shoal.streams.leave import Leave
 from shoal.streams.past import Archive
@@ -218,6 +220,21 @@ class TrainerWorker(Worker):
         """Go on from a checkpoint, before `start`."""
         load_policy(self.algorithm, tensors, self.policy)
         self.version = version
+
+    def contents(self, version: int) -> Tree | None:
+        """What it keeps for replay."""
+        return self._replay.buffer.state_dict() if self._replay is not None and self._replay.saved else None
+
+    def restore_replay(self, contents: Tree) -> None:
+        """Go on from `contents`."""
+        if self._replay is not None:
+            self._replay.buffer.load_state_dict(contents)
+
+    def publish_older(self, versions: dict[int, np.ndarray]) -> None:
+        """Versions before its own, oldest first, that somebody may still act with. Before `start`."""
+        for version, block in versions.items():
+            if self._replica.rank == 0 and version > self._mailbox.latest():
+                self._mailbox.publish(version, block)
 
 
 def load_policy(algorithm: Algorithm, tensors: dict[str, Tensor], policy: str) -> None:

@@ -150,7 +150,8 @@ def test_plan(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
     shown = shoal("plan", "cartpole", cwd=tmp_path).stdout
     assert "decisions a batch" in shown
-    assert "replay" not in shown
+    assert "replay of" not in shown
+    assert "and replay" not in shown
 
 
 def test_plan_tells_the_bytes_of_replay(tmp_path: Path) -> None:

@@ -137,8 +137,20 @@ def test_policies_with_buffers_go_at_their_own_pace(tmp_path: Path) -> None:
     assert outcome.version >= 20
 
 
-def test_a_resumed_run_begins_with_empty_buffers_and_says_so(tmp_path: Path) -> None:
+def test_a_resumed_run_goes_on_with_what_its_buffers_held(tmp_path: Path) -> None:
     shoal.train(experiment(stop={"updates": 10}), root=tmp_path, trial="a", on="local", quiet=True)
+    shoal.resume("base", "a", overrides=["stop.updates=20"], root=tmp_path, on="local", quiet=True)
+    folder = tmp_path / "base" / "a"
+    assert not [text for _, text in notes(folder) if "replay starts empty" in text]
+    assert all(balanced_replay(row) for row in rows(folder))
+    steps, held = ([row[name] for row in rows(folder)] for name in ("step", "rows/held"))
+    assert steps == sorted(steps)
+    assert held[10] >= held[9], "nothing was forgotten"
+
+
+def test_a_resumed_run_begins_with_empty_buffers_and_says_so(tmp_path: Path) -> None:
+    without = experiment(stop={"updates": 10}, checkpoint={"replay": False})
+    shoal.train(without, root=tmp_path, trial="a", on="local", quiet=True)
     again = shoal.resume("base", "a", overrides=["stop.updates=20"], root=tmp_path, on="local", quiet=True)
     assert again.version == 20
     assert [text for _, text in notes(again.folder) if "replay starts empty" in text]

@@ -10,6 +10,7 @@ from shoal.algorithms.exploration.ladder import LadderExplorer
 from shoal.algorithms.exploration.memory import EpisodicMemory
 from shoal.api.explorer import Explorer
 from shoal.api.metric import Mean, Metric, Total, merge_into
+from shoal.base.tree import Tree
 
 
 class CuriousExplorer(Explorer):
@@ -48,6 +49,16 @@ class CuriousExplorer(Explorer):
             self._ladder.end(rows, returns)
         for arm, earned in zip(self._arm[rows].tolist(), returns.tolist(), strict=True):
             merge_into(self._metrics, {f"arm/{arm}/return": Mean(earned), f"arm/{arm}/episodes": Total(1)})
+
+    def snapshot(self) -> Tree:
+        bandits = None if self._bandits is None else self._bandits.state_dict()
+        return {"memory": self._memory.state_dict(), "bandits": bandits, "arm": self._arm.copy()}
+
+    def restore(self, tree: Tree) -> None:
+        self._memory.load_state_dict(tree["memory"])
+        if self._bandits is not None:
+            self._bandits.load_state_dict(tree["bandits"])
+        self._arm[:] = tree["arm"]
 
     def metrics(self) -> dict[str, Metric]:
         told = {**self._metrics, **(self._ladder.metrics() if self._ladder else {})}

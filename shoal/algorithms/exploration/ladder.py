@@ -8,6 +8,7 @@ from pydantic import Field
 from shoal.api.explorer import Explorer
 from shoal.api.metric import Mean, Metric
 from shoal.base.config import Config, Schedule, value_at
+from shoal.base.tree import Tree
 
 QUARTERS = 4
 """Returns are told by quarters of the ladder: the first explores most."""
@@ -51,6 +52,12 @@ class LadderExplorer(Explorer):
     def end(self, rows: np.ndarray, returns: np.ndarray) -> None:
         for quarter, earned in zip(self._quarters[rows].tolist(), returns.tolist(), strict=True):
             self._returns.setdefault(quarter, []).append(earned)
+
+    def snapshot(self) -> Tree:
+        return {}  # rates follow from the lanes; what waits to be told was told with the fragment
+
+    def restore(self, tree: Tree) -> None:
+        return
 
     def metrics(self) -> dict[str, Metric]:
         told: dict[str, Metric] = {

@@ -82,6 +82,22 @@ class EpisodicMemory:
         self._seen[rows, self._written[rows] % self._seen.shape[1]] = embedding
         self._written[rows] += 1
 
+    # ------------------------------------------------------------ state
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """What the open episodes saw, and the mean distances."""
+        held = min(int(self._written.max(initial=0)), self._seen.shape[1])
+        kept = {name: getattr(self, f"_{name}").copy() for name in ("written", "mean", "updates")}
+        return {**kept, "seen": self._seen[:, :held].copy(), "room": np.array(self._seen.shape[1])}
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from `state_dict` of as many lanes."""
+        for name in ("written", "mean", "updates"):
+            getattr(self, f"_{name}")[...] = state[name]
+        seen = state["seen"]
+        self._seen = np.zeros((len(seen), int(state["room"]), seen.shape[2]), np.float32)
+        self._seen[:, : seen.shape[1]] = seen
+
 
 def _reward(relative: np.ndarray) -> np.ndarray:
     """Squared distances over their mean `[n, neighbours]` -> the paper's episodic reward `[n]`."""

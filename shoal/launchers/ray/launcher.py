@@ -64,7 +64,8 @@ class RayLauncher(ProcessLauncher):
         self._agents_made = 0
         self._net = RayStreams(plan_wiring(program, hosts), home, agent, exact=program.exact, halved=_halved(program))
         super().__init__(program, start, folder, self._net, self._ray)
-        life, where = replace(first_life(program, start), start=None), labels(program)
+        # workers on other machines find no checkpoint there: what they hold begins anew
+        life, where = replace(first_life(program, start), start=None, whole=False), labels(program)
         try:
             for number, (host, asked) in enumerate(demand(program)):
                 options = {**actor_options(asked), **({"label_selector": where} if where else {})}
