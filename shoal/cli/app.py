@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,6 +33,9 @@ Run = Annotated[
 ]
 Address = Annotated[
     str | None, typer.Option(metavar="auto|HOST:PORT", help="With --on ray: the cluster; left out, a Ray of its own.")
+]
+Runs = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help="Run folders, EXPERIMENT/TRIAL, or EXPERIMENT for all its trials.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -113,6 +117,21 @@ def status(run: Run, json: Json = False) -> None:
     from shoal.cli.status import run as work
 
     work(run, json=json)
+
+
+@app.command()
+def plot(
+    runs: Runs,
+    metric: Annotated[str, typer.Option(metavar="NAME", help="Which number of metrics.jsonl.")] = "rollout/ep_rew_mean",
+    x: Annotated[str, typer.Option("--x", help="Over steps, seconds or updates.")] = "steps",
+    out: Annotated[Path, typer.Option(metavar="FILE.png", help="Where to draw it; .svg and .pdf work as well.")] = Path(
+        "plot.png"
+    ),
+) -> None:
+    """Draw learning curves; the trials of an experiment become one line with a band."""
+    from shoal.cli.plot import run
+
+    run(runs, metric=metric, axis=x, out=out)
 
 
 @app.command()

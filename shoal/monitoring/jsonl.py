@@ -86,6 +86,17 @@ def newest_first(path: Path, block: int = 65536) -> Iterator[dict[str, Any]]:
             yield from (row for line in reversed(lines) if (row := _parse(line)) is not None)
 
 
+def in_order(path: Path) -> list[dict[str, Any]]:
+    """The rows of numbers as they stand, oldest first: where `update` or `step` goes back, what was written later holds."""
+    rows: list[dict[str, Any]] = []
+    update, step = math.inf, math.inf
+    for row in newest_first(path):
+        if row.get("update", math.inf) < update and row.get("step", math.inf) <= step:
+            update, step = row["update"], row["step"]
+            rows.append(row)
+    return rows[::-1]
+
+
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         row = json.loads(line)

@@ -65,6 +65,16 @@ class RunFolder:
                 )
         raise InputError(f"there is no run '{run}'; {_what_exists(root, run)}")
 
+    @classmethod
+    def find_all(cls, run: str, root: Path = DEFAULT_ROOT) -> list[Self]:
+        """All that someone means: one run, as for `find`, or every trial of an experiment, by its name or its folder."""
+        if not any(cls(path).config.is_file() for path in (Path(run), root / run)):
+            for parent in (root / run, Path(run)):
+                trials = [cls(parent / name) for name in _folders(parent) if cls(parent / name).config.is_file()]
+                if trials:
+                    return trials
+        return [cls.find(run, root)]
+
     def _last_written(self) -> tuple[float, str]:
         paths = (self.path, self.config, self.metrics, self.checkpoints)
         return max(path.stat().st_mtime for path in paths if path.exists()), self.trial

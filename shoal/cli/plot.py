@@ -1,0 +1,46 @@
+"""`shoal plot`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from shoal.monitoring.picture import Drawing, check_format, require_matplotlib, save
+
+_RETURNS = ("rollout/ep_rew_mean", "eval/mean_reward")
+"""Columns that `stop.return` is a level of."""
+
+
+def run(runs: list[str], *, metric: str, axis: str, out: Path) -> None:
+    """Read the runs, draw them, say what was left out and where the picture is."""
+    require_matplotlib()
+    check_format(out)
+    from shoal.monitoring.curves import band
+    from shoal.monitoring.trials import find_group, join
+
+    found = [find_group(run) for run in runs]
+    notes = [note for _, said in found for note in said]
+    groups = join([group for group, _ in found])
+    bands = []
+    for group in groups:
+        each, left_out = band(group, metric, axis)
+        bands.append(each)
+        notes += left_out
+    settings = [trial.settings for group in groups for trial in group.trials]
+    goals = _values(settings, "stop.return") if metric in _RETURNS else []
+    worlds = [str(world) for world in _values(settings, "env.id")]
+    title = worlds[0] if len(worlds) == 1 else ", ".join(group.label for group in groups)
+    for note in notes:
+        print(f"shoal: {note}", file=sys.stderr)
+    save(Drawing(bands, metric, axis, title, [float(goal) for goal in goals]), out)
+    print(f"{out}: {metric} of {', '.join(_count(each.label, len(each.curves)) for each in bands)}")
+
+
+def _values(settings: list[dict[str, Any]], key: str) -> list[Any]:
+    """The values of a setting that occur, each once, in order; None is none."""
+    return list(dict.fromkeys(each[key] for each in settings if each.get(key) is not None))
+
+
+def _count(label: str, runs: int) -> str:
+    return label if runs == 1 else f"{label} ({runs} runs)"
