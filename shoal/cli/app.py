@@ -135,6 +135,14 @@ def plot(
 
 
 @app.command()
+def compare(runs: Runs, json: Json = False) -> None:
+    """Print what runs or experiments took and reached, and the settings in which they differ."""
+    from shoal.cli.compare import run
+
+    run(runs, json=json)
+
+
+@app.command()
 def pause(run: Run) -> None:
     """Let a live run wait: its processes stay, nothing is sampled or learned."""
     from shoal.cli.orders import run as work
