@@ -1,0 +1,144 @@
+"""Pictures in, an mp4 out: H.264, which every browser plays, with a line of text over each picture.
+
+Nothing here needs a screen. The packages are those of the extra `video`, imported when the first video begins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+from itertools import chain, repeat
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from shoal.base.errors import InputError
+
+Array = np.ndarray
+
+LEAST_SIDE = 240
+"""Smaller pictures are enlarged, by a whole number, until their shorter side has so many pixels: text needs them."""
+OPTIONS = {"preset": "veryfast", "crf": "22"}
+"""Of the encoder: small files at little cost."""
+CONTAINER = {"movflags": "+faststart"}
+"""A player may begin before it has read the file to the end."""
+
+
+class Video:
+    """A video that is being written: pictures are encoded as they come, and the file is there, whole, after `close`.
+
+    With `with`, an error within leaves no file behind.
+    """
+
+    def __init__(self, path: Path, *, fps: float) -> None:
+        self._av = _library()
+        self.path, self.frames = path, 0
+        self._rate = Fraction(fps).limit_denominator(1000)
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._container: Any = None
+        self._stream: Any = None
+        self._shape: tuple[int, ...] = ()
+
+    def add(self, picture: Array, caption: str = "") -> None:
+        """The next picture, bytes `[height, width, 3]` of red, green and blue; all have the size of the first."""
+        frame = with_caption(enlarged(picture), caption)
+        if self._container is None:
+            self._open(frame.shape)
+        if frame.shape != self._shape:
+            raise ValueError(f"the picture has shape {frame.shape} and those before had {self._shape}")
+        self._write(self._av.VideoFrame.from_ndarray(frame, format="rgb24"))
+        self.frames += 1
+
+    def close(self) -> None:
+        """Finish the file. Without a picture there is none."""
+        if self._container is None:
+            return
+        self._write(None)
+        self._container.close()
+        self._container = None
+        os.replace(self._temporary, self.path)
+
+    def discard(self) -> None:
+        """Leave no file."""
+        if self._container is not None:
+            self._container.close()
+            self._container = None
+        self._temporary.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+    def _open(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._container = self._av.open(str(self._temporary), "w", format="mp4", options=CONTAINER)
+        self._stream = self._container.add_stream("libx264", rate=self._rate, options=OPTIONS)
+        self._stream.height, self._stream.width, self._stream.pix_fmt = shape[0], shape[1], "yuv420p"
+        self._stream.codec_context.thread_count = 1  # equal pictures give equal files, and training keeps its cores
+
+    def _write(self, frame: Any) -> None:
+        for packet in self._stream.encode(frame):
+            self._container.mux(packet)
+
+
+def write_video(path: Path, frames: Iterable[Array], captions: Iterable[str] = (), *, fps: float) -> int:
+    """Write all `frames` `[height, width, 3]` to an mp4, each with its caption if there is one; how many there were."""
+    with Video(path, fps=fps) as video:
+        for frame, caption in zip(frames, chain(captions, repeat(""))):  # noqa: B905 (captions never end)
+            video.add(frame, caption)
+    return video.frames
+
+
+def enlarged(picture: Array) -> Array:
+    """Large enough to write on, and of even sides, which the encoder asks for."""
+    picture = np.asarray(picture)
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+        raise ValueError(f"a picture has bytes [height, width, 3], not {picture.dtype} {list(picture.shape)}")
+    times = -(-LEAST_SIDE // min(picture.shape[:2]))
+    if times > 1:
+        picture = picture.repeat(times, 0).repeat(times, 1)
+    height, width = picture.shape[:2]
+    return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+
+
+def with_caption(picture: Array, caption: str) -> Array:
+    """The picture with white text on a shade, in its lower left corner."""
+    if not caption:
+        return np.ascontiguousarray(picture)
+    from PIL import Image, ImageDraw
+
+    size = max(12, min(picture.shape[:2]) // 18)
+    image = Image.fromarray(picture)
+    draw, font = ImageDraw.Draw(image, "RGBA"), _font(size)
+    left, margin = size // 2, size // 3
+    bottom = image.height - size // 2
+    box = draw.textbbox((left + margin, bottom - margin), caption, font=font, anchor="ls")
+    line = (left, bottom - margin - size, box[2] + margin, bottom)
+    draw.rounded_rectangle(line, radius=margin, fill=(0, 0, 0, 150))
+    draw.text((left + margin, bottom - margin), caption, font=font, anchor="ls", fill=(255, 255, 255, 255))
+    return np.asarray(image)
+
+
+@lru_cache(maxsize=8)
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
+
+
+def _library() -> Any:
+    try:
+        import av
+        import PIL  # noqa: F401 (captions need it)
+    except ModuleNotFoundError as error:
+        raise InputError(f'videos need {error.name}, which is not installed: pip install "shoal[video]"') from None
+    return av
