@@ -187,6 +187,17 @@ class CheckpointConfig(Config):
     """Save what is kept for replay too, so that a resumed run need not warm up. Left out: where it is at most 256 MB."""
 
 
+class EvaluationConfig(Config):
+    """Scores of saved versions, played beside training by a worker of its own."""
+
+    every: Cadence
+    """From one version that is judged to the next; each is saved as a checkpoint first."""
+    episodes: Count = Field(32, ge=1)
+    """Whole greedy episodes per version."""
+    seconds: Duration | None = None
+    """No episode begins later than this after the first; those under way are played to their end. Left out: all are played."""
+
+
 class StopConfig(Config):
     """When the run ends: whichever comes first."""
 
@@ -234,6 +245,8 @@ class Experiment(Config):
     """What runs where."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """When the run is saved."""
+    evaluation: EvaluationConfig | None = None
+    """What is judged beside training. Left out: nothing."""
     stop: StopConfig = StopConfig()
     """When the run ends."""
     log: LogConfig = LogConfig()

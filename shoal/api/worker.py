@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from shoal.api.env import Episode
+from shoal.api.evaluation import Evaluation
 from shoal.api.metric import Metric
 from shoal.base.tree import Tree
 
@@ -34,6 +35,10 @@ class Report:
     """A trainer's state as safetensors, when it was asked for."""
     contents: dict[str, bytes] = field(default_factory=dict)
     """Worker -> its `contents`, packed, when they were asked for; empty bytes: it has none."""
+    evaluating: int | None = None
+    """The evaluation worker begins to judge this version."""
+    evaluation: Evaluation | None = None
+    """It has judged one."""
 
 
 class Worker(ABC):

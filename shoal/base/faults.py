@@ -1,8 +1,8 @@
 """Faults on order, for tests: `SHOAL_FAULT="trainer@update=37:kill"` makes the trainer kill itself before its 37th update.
 
-`WORKER@EVENT=COUNT:ACTION`, several separated by commas. WORKER is a kind (`actor`, `policy`, `trainer`, `buffer`) or a name
-(`actor-1`); the actions are `kill` (SIGKILL, no word), `raise` and `hang`. The first fault of a worker strikes its first life, the
-next its second.
+`WORKER@EVENT=COUNT:ACTION`, several separated by commas. WORKER is a kind (`actor`, `policy`, `trainer`, `buffer`, `evaluation`)
+or a name (`actor-1`); the actions are `kill` (SIGKILL, no word), `raise` and `hang`. The first fault of a worker strikes its first
+life, the next its second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from typing import NamedTuple
 from shoal.base.errors import InputError
 
 VARIABLE = "SHOAL_FAULT"
-EVENTS = {"actor": ("step",), "policy": ("batch",), "trainer": ("update",), "buffer": ("insert",)}
+EVENTS = {
+    "actor": ("step",),
+    "policy": ("batch",),
+    "trainer": ("update",),
+    "buffer": ("insert",),
+    "evaluation": ("step",),
+}
 _FORM = re.compile(r"(?P<worker>(?P<kind>[a-z]+)(-[\w.-]+)?)@(?P<event>\w+)=(?P<count>\d+):(?P<action>kill|raise|hang)")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -18,15 +19,17 @@ from shoal.base.flat import Flat
 from shoal.base.seeding import Noise, derive_seed
 from shoal.base.tree import Tree
 from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.store import CheckpointStore
 from shoal.envs import make_env
 from shoal.envs.background import BackgroundEnv
 from shoal.launchers.contents import contents_of, fits, is_whole, saves_replay, versions_before
 from shoal.launchers.hosts import Job, clients_of
-from shoal.launchers.players import make_archive, make_deal, make_player, make_seat
-from shoal.launchers.program import PlayerPlan, PolicyPlan, Program
+from shoal.launchers.players import make_archive, make_deal, make_judge, make_player, make_seat
+from shoal.launchers.program import PlayerPlan, PolicyPlan, Program, expand
 from shoal.launchers.shards import make_rate, make_replay, shard_of
 from shoal.launchers.wiring import Streams
 from shoal.monitoring.shares import Shares
+from shoal.rollout.evaluate import copies_for
 from shoal.rollout.rollout import Rollout
 from shoal.rollout.seat import Seat
 from shoal.rollout.trajectory import TrajectoryBuilder
@@ -39,6 +42,7 @@ from shoal.streams.past import Archive
 from shoal.streams.sample import SampleReader, SampleWriter
 from shoal.workers.actor import ActorWorker, Pulse
 from shoal.workers.buffer import BufferWorker
+from shoal.workers.evaluation import EvaluationWorker, Rules
 from shoal.workers.policy import PolicyWorker
 from shoal.workers.prefetched import PrefetchedFeed
 from shoal.workers.replay import ReplayFeed
@@ -66,6 +70,8 @@ class Life:
     """Environment steps behind that: of all replicas in step, otherwise of the one that lives here."""
     whole: bool = False
     """Rollouts go on where they were when the checkpoint was written."""
+    judged: int = -1
+    """The newest version that was judged: an evaluation worker goes on with a newer one."""
 
 
 def first_life(program: Program, start: Checkpoint | None) -> Life:
@@ -87,6 +93,8 @@ class Builder:
     faults: list[Fault] = field(default_factory=list)
     supervised: bool = False
     """Trainers wait for the controller's leave after each update; otherwise whoever polls them sees to it."""
+    checkpoints: Path | None = None
+    """Where they lie, for those who judge them."""
 
     def build(self, job: Job) -> Worker:
         """The worker that a job names."""
@@ -96,6 +104,8 @@ class Builder:
             return self.policy_worker(job.policy, job.number)
         if job.kind == "buffer":
             return self.buffer(job.policy, job.number)
+        if job.kind == "evaluation":
+            return self.evaluation(job.name)
         return self.trainer(job.policy, job.number)
 
     # ------------------------------------------------------------ trainer
@@ -211,6 +221,22 @@ class Builder:
         if (kept := self._contents(name)) is not None:
             worker.restore(kept)
         return worker
+
+    # ------------------------------------------------------------ evaluation
+
+    def evaluation(self, name: str) -> EvaluationWorker:
+        """A worker with worlds of its own. Where a trainer lives beside it, it has algorithms of its own to load versions into."""
+        program = self.program if self.supervised else expand(self.program.experiment)
+        experiment = program.experiment
+        assert experiment.evaluation is not None, "hosts_of"
+        assert self.checkpoints is not None, "a run with evaluations has a folder"
+        env = make_env(experiment.env, copies_for(experiment.evaluation.episodes))
+        rules = Rules(experiment.evaluation, experiment.stop, experiment.seed, experiment.env.timeout)
+        return EvaluationWorker(
+            name, env, self.streams.mailbox("evaluate"), CheckpointStore(self.checkpoints), make_judge(program, env),
+            rules, self.streams.waiter, judged=self.life.judged, pulse=self.pulse,
+            faults=self._faults("evaluation", name),
+        )  # fmt: skip
 
     # ------------------------------------------------------------ actor
 

@@ -21,6 +21,8 @@ BEFORE = "versions"
 """Under this name go older versions, as if a worker held them."""
 
 
+CONTENTS = "contents"
+"""The mailbox in which the controller asks for contents."""
 SMALL_REPLAY = 256 << 20
 """Bytes up to which what is kept for replay is saved unasked."""
 

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import torch
 
+from shoal.api.evaluation import Scores
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.store import CheckpointStore, parse_which
-from shoal.launchers.players import make_evaluator
+from shoal.envs import make_env
+from shoal.launchers.players import make_judge
 from shoal.launchers.program import expand
 from shoal.monitoring.run_folder import RunFolder
-from shoal.rollout.evaluate import Scores
-from shoal.streams.primitives import Mailbox
-from shoal.streams.transports.memory import MemoryMailbox
-from shoal.workers.trainer import load_policy
+from shoal.rollout.evaluate import copies_for
 
 
 def evaluate(
@@ -40,10 +39,6 @@ def evaluate(
             f"checkpoint {version} of {folder.path} is damaged ({damage}): try --checkpoint {found.version}"
         )
     program = expand(experiment)
-    mailboxes: dict[str, Mailbox] = {}
-    for name, plan in program.policies.items():
-        load_policy(plan.algorithm, found.tensors, name)
-        mailboxes[name] = MemoryMailbox(plan.algorithm.flat.nbytes, 1)
-        mailboxes[name].publish(found.version, plan.algorithm.flat.block.numpy())
-    with closing(make_evaluator(program, mailboxes, episodes)) as evaluator:
+    with closing(make_env(program.experiment.env, copies_for(episodes))) as env:
+        evaluator = make_judge(program, env)(found)
         return evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation")), found.version

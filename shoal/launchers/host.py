@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from shoal.api.experiment import Experiment
@@ -21,13 +22,14 @@ from shoal.base.faults import parse_faults
 from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.build import Builder, Life
+from shoal.launchers.contents import CONTENTS
 from shoal.launchers.hosts import Host
 from shoal.launchers.program import expand
 from shoal.launchers.pulse import PulseBoard
 from shoal.launchers.shared_streams import AttachedStreams, StreamHandles
 from shoal.monitoring.logs import log_to
-from shoal.streams.control import CONTENTS, STOP, ControlEnd
-from shoal.streams.primitives import AbandonedError, Waiter
+from shoal.streams.control import STOP, ControlEnd
+from shoal.streams.primitives import AbandonedError, Mailbox, Waiter
 from shoal.streams.transports.shm.segment import SegmentHandle
 
 POLL = 0.1
@@ -77,7 +79,8 @@ def serve(order: HostOrder, connection: Connection) -> None:
     with log_to(Path(order.logs), order.host.name):
         try:
             streams = AttachedStreams(order.streams, order.life.incarnation)
-            poll_workers(build_workers(order, streams), control, streams.waiter)
+            asked = streams.mailbox(CONTENTS) if CONTENTS in order.streams.boxes else None
+            poll_workers(build_workers(order, streams), control, streams.waiter, asked)
         except AbandonedError:  # by the launcher, which stops or starts us again
             return
         except BaseException as error:
@@ -91,21 +94,29 @@ def build_workers(order: HostOrder, streams: AttachedStreams) -> list[Worker]:
     if order.checkpoint >= 0 and (order.host.has("trainer") or order.host.has("buffer") or life.whole):
         life.start = CheckpointStore(Path(order.checkpoints)).load(order.checkpoint)
     pulse = PulseBoard.attach(order.pulses).place(order.number)
-    if order.host.has("actor"):
+    if order.host.has("actor") or order.host.has("evaluation"):
         pulse.begin(STARTING)
     program = expand(Experiment.parse(order.settings))
-    builder = Builder(program, streams, life, pulse, parse_faults(order.faults), supervised=True)
+    builder = Builder(
+        program, streams, life, pulse, parse_faults(order.faults), supervised=True, checkpoints=Path(order.checkpoints)
+    )
     workers = [builder.build(job) for job in order.host.jobs]
     pulse.rest()
     return workers
 
 
-def poll_workers(workers: list[Worker], control: ControlEnd, waiter: Waiter) -> None:
-    """Poll them in turn, report and obey, until told to stop."""
+def poll_workers(workers: list[Worker], control: ControlEnd, waiter: Waiter, asked: Mailbox | None = None) -> None:
+    """Poll them in turn, report and obey, until told to stop. `asked`: for which version their contents are wanted."""
     outbox = Outbox(control)
+    answered = asked.latest() if asked is not None else -1
 
     def sweep() -> bool:
+        nonlocal answered
         worked = False
+        if asked is not None and asked.latest() > answered:
+            answered = asked.latest()
+            outbox.put(_contents(workers, asked))
+            worked = True
         for worker in workers:
             report = worker.poll(0.0)
             worked |= report.worked
@@ -119,16 +130,16 @@ def poll_workers(workers: list[Worker], control: ControlEnd, waiter: Waiter) -> 
         if now - looked >= POLL:
             looked = now
             outbox.flush()
-            order = str(control.take() or "")
-            if order == STOP:
+            if control.take() == STOP:
                 break
-            if order.startswith(CONTENTS):
-                version = int(order.removeprefix(CONTENTS))
-                outbox.put(
-                    Report(True, contents={worker.name: to_bytes(worker.contents(version)) for worker in workers})
-                )
     for worker in workers:
         worker.close()
+
+
+def _contents(workers: list[Worker], asked: Mailbox) -> Report:
+    version = np.zeros(1, np.int64)
+    asked.read(asked.latest(), version.view(np.uint8))
+    return Report(True, contents={worker.name: to_bytes(worker.contents(int(version[0]))) for worker in workers})
 
 
 class Outbox:
@@ -143,8 +154,8 @@ class Outbox:
         """Take over one report."""
         if not report.worked:
             return
-        spoken = report.version is not None or report.state is not None or report.contents
-        if report.steps or report.episodes or spoken:
+        told = (report.version, report.state, report.evaluating, report.evaluation)
+        if report.steps or report.episodes or report.contents or any(part is not None for part in told):
             self._control.report(report)
             return
         merge_into(self._metrics, report.metrics)

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from shoal.launchers.program import Program, settled
 
-Kind = Literal["actor", "policy", "trainer", "buffer"]
+Kind = Literal["actor", "policy", "trainer", "buffer", "evaluation"]
 
 
 class Job(NamedTuple):
@@ -35,7 +35,7 @@ class Host(NamedTuple):
 
 
 def hosts_of(program: Program) -> list[Host]:
-    """Trainers first; actors beside their trainer or on their own; a process per policy worker and per buffer worker."""
+    """Trainers first; actors beside their trainer or on their own; a process per policy worker, buffer worker, evaluation."""
     together = settled(program.experiment.placement.together)
     hosts = []
     for rank in range(program.trainers):
@@ -56,6 +56,8 @@ def hosts_of(program: Program) -> list[Host]:
         for policy, plan in program.policies.items()
         for index in range(program.shards(plan))
     ]
+    if program.experiment.evaluation is not None:
+        hosts.append(Host("evaluation", (Job("evaluation", 0),)))
     return hosts
 
 

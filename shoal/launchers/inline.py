@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from shoal.api.worker import Worker
@@ -25,6 +28,7 @@ from shoal.launchers.threads import ReplicaThreads
 from shoal.launchers.wiring import MemoryStreams, plan_wiring
 from shoal.streams.sample import Account, account
 from shoal.workers.controller import Controller
+from shoal.workers.evaluation import EvaluationWorker
 from shoal.workers.trainer import TrainerWorker
 
 PAUSE = 0.05
@@ -34,7 +38,9 @@ PAUSE = 0.05
 class InlineLauncher:
     """Builds the workers of a program around in-memory streams, then polls them until the controller has a reason to stop."""
 
-    def __init__(self, program: Program, start: Checkpoint | None = None) -> None:
+    def __init__(
+        self, program: Program, start: Checkpoint | None = None, checkpoints: Path | None = None
+    ) -> None:  # fmt: skip
         hosts = hosts_of(program)
         wiring = plan_wiring(program, hosts)
         self._streams = MemoryStreams(wiring)
@@ -46,13 +52,14 @@ class InlineLauncher:
         # replicas in step need a copy of the parameters each; hogwild ones share the first
         copies = 1 if program.hogwild else program.trainers
         programs = [program, *(expand(program.experiment) for _ in range(copies - 1))]
-        builders = [Builder(each, self._streams, life) for each in programs]
+        builders = [Builder(each, self._streams, life, checkpoints=checkpoints) for each in programs]
         self._trainers = {
             policy: [builders[rank % copies].trainer(policy, rank) for rank in range(program.trainers)]
             for policy in program.policies
         }
         self._program = program
         self._others: list[Worker] = [builders[0].build(job) for job in self._jobs if job.kind != "trainer"]
+        self._judges = [worker for worker in self._others if isinstance(worker, EvaluationWorker)]
         self._workers = [*self._others, *_polled(list(self._trainers.values()), threads=copies > 1)]
 
     def run(self, controller: Controller) -> str | None:
@@ -77,6 +84,17 @@ class InlineLauncher:
             if controller.reason is not None:  # else the next policy's trainer might be one version further
                 break
         return worked
+
+    def evaluate(self, version: int) -> None:
+        """A version is saved, and due to be judged."""
+        self._streams.mailbox("evaluate").publish(version, np.zeros(1, np.uint8))
+
+    def judge(self, controller: Controller, done: Callable[[], bool]) -> None:
+        """Let the evaluation worker go on, and nobody else, until it is `done`; a signal ends it."""
+        with Interrupts() as interrupts:
+            while not (done() or interrupts.caught):
+                for worker in self._judges:
+                    controller.receive(worker.poll(0.0))
 
     def quiet(self) -> None:
         """Nothing else runs while this thread is here."""
@@ -109,7 +127,7 @@ class InlineLauncher:
             worker.close()
 
 
-_ORDER = ("actor", "policy", "buffer", "trainer")
+_ORDER = ("actor", "policy", "buffer", "trainer", "evaluation")
 
 
 def _polled(trainers: list[list[TrainerWorker]], *, threads: bool) -> list[Worker]:

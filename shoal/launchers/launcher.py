@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -22,6 +23,12 @@ class Launcher(Protocol):
 
     def run(self, controller: Controller) -> str | None:
         """Until the controller has a reason to stop; the name of the signal that ended it, if one did."""
+
+    def evaluate(self, version: int) -> None:
+        """A version is saved, and due to be judged."""
+
+    def judge(self, controller: Controller, done: Callable[[], bool]) -> None:
+        """Let the evaluation worker go on, and nobody else, until it is `done`; a signal ends it."""
 
     def quiet(self) -> None:
         """Return when no trainer is inside an update."""

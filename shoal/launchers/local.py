@@ -27,7 +27,8 @@ class LocalLauncher(ProcessLauncher):
         if start is not None:
             check_fit(program, start)
         hosts = hosts_of(program)
-        self._cores = cores_of(program, len(hosts))
+        training = [host for host in hosts if not host.has("evaluation")]
+        self._cores = [*cores_of(program, len(training)), *[None] * (len(hosts) - len(training))]
         self._memory = SharedStreams(plan_wiring(program, hosts), hosts)
         self._processes = Supervisor(serve, self._order, folder.logs, len(hosts))
         super().__init__(program, start, folder, self._memory, self._processes)

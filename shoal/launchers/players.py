@@ -6,12 +6,14 @@ from functools import partial
 
 import numpy as np
 
+from shoal.api.env import Env
 from shoal.api.experiment import PastConfig
 from shoal.api.policy import Policy
 from shoal.base.errors import InputError
 from shoal.base.seeding import Noise
 from shoal.base.table import import_target
 from shoal.base.tree import tree_map
+from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.envs import make_env
 from shoal.launchers.other_runs import load_from
 from shoal.launchers.program import PlayerPlan, PolicyPlan, Program
@@ -27,7 +29,10 @@ from shoal.streams.inference import InferenceClient, InlineInference
 from shoal.streams.parameter import ParameterReader
 from shoal.streams.past import Archive, Pool
 from shoal.streams.primitives import Mailbox
+from shoal.streams.transports.memory import MemoryMailbox
+from shoal.workers.evaluation import Judge
 from shoal.workers.evaluator import Evaluator
+from shoal.workers.trainer import load_policy
 
 
 def make_seat(
@@ -129,7 +134,28 @@ def make_mind(plan: PlayerPlan) -> Policy:
 
 def make_evaluator(program: Program, mailboxes: dict[str, Mailbox], episodes: int) -> Evaluator:
     """Worlds for so many episodes, and everyone at the table: learners greedy, in the newest version; the others as they are."""
-    env = make_env(program.experiment.env, copies_for(episodes))
+    return make_table(program, mailboxes, make_env(program.experiment.env, copies_for(episodes)))
+
+
+def make_judge(program: Program, env: Env) -> Judge:
+    """The same for one saved version after the other: each has seats of its own, around the same worlds.
+
+    Versions are loaded into the program's own algorithms, which nobody else may use.
+    """
+
+    def judge(found: Checkpoint) -> Evaluator:
+        mailboxes: dict[str, Mailbox] = {}
+        for name, plan in program.policies.items():
+            load_policy(plan.algorithm, found.tensors, name)
+            mailboxes[name] = MemoryMailbox(plan.algorithm.flat.nbytes, 1)
+            mailboxes[name].publish(found.version, plan.algorithm.flat.block.numpy())
+        return make_table(program, mailboxes, env)
+
+    return judge
+
+
+def make_table(program: Program, mailboxes: dict[str, Mailbox], env: Env) -> Evaluator:
+    """Everyone who plays, around `env`."""
     seats, readers = [], []
     for plan in program.players.values():
         lanes = np.arange(env.num_envs * (plan.lanes // program.experiment.env.num_envs))

@@ -1,17 +1,19 @@
 """Workers in processes of their own, whoever runs those: the half that `local` and `ray` share.
 
 Equal settings give equal weights under every launcher, bit for bit, in exact runs. A dead host is started again: an actor loses its
-open fragments, a policy worker nothing, a buffer worker its shard, a trainer goes back to the last checkpoint.
+open fragments, a policy worker nothing, a buffer worker its shard, an evaluation worker what it played of its version; a trainer
+goes back to the last checkpoint.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 import safetensors.torch
 from torch import Tensor
 
@@ -19,14 +21,13 @@ from shoal.api.worker import Report
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.build import Life
-from shoal.launchers.contents import BEFORE, older_versions, saves_contents
+from shoal.launchers.contents import BEFORE, CONTENTS, older_versions, saves_contents
+from shoal.launchers.hosting import HostStreams, Supervision
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.links import Death, Link, count_death
 from shoal.launchers.program import Program
 from shoal.monitoring.run_folder import RunFolder
 from shoal.streams.leave import LeaveGiver
-from shoal.streams.primitives import Mailbox
 from shoal.streams.sample import Account
 from shoal.workers.controller import Controller
 
@@ -40,86 +41,6 @@ STUCK = 20.0
 
 Replica = tuple[str, int]
 """Policy and rank."""
-
-
-class Agreement(Protocol):
-    """A tally, as its owner has it."""
-
-    def abandon(self) -> None:
-        """Whoever waits there waits no longer."""
-
-    def renew(self) -> None:
-        """New participants may begin."""
-
-
-class Counted(Protocol):
-    """A ring, as far as a launcher looks into it."""
-
-    @property
-    def posted(self) -> int:
-        """Slots posted since it was made."""
-
-    @property
-    def taken(self) -> int:
-        """Slots taken since it was made."""
-
-
-class HostStreams(Protocol):
-    """The streams of a run, as its launcher has them."""
-
-    @property
-    def tallies(self) -> Mapping[str, Agreement]:
-        """Where replicas in step meet."""
-
-    def ring(self, name: str) -> Counted:
-        """The counters of a ring."""
-
-    def mailbox(self, name: str) -> Mailbox:
-        """The mailbox of that name."""
-
-    def accounts(self) -> Account:
-        """What became of all rows."""
-
-    def close(self) -> None:
-        """Give the memory back."""
-
-
-class Supervision(Protocol):
-    """Who starts, hears, watches and buries the hosts. Links are of its own kind."""
-
-    @property
-    def links(self) -> Sequence[Link]:
-        """All hosts, trainers first."""
-
-    def wait(self, timeout: float, *others: Any) -> None:
-        """Until a host says something or dies, or one of `others` can be read."""
-
-    def heard(self) -> Iterator[tuple[Link, Report]]:
-        """All that was said since, host by host."""
-
-    def deaths(self, patience: float) -> Iterator[Death]:
-        """Who is dead, or is killed now because a step of its worlds takes longer than `patience`."""
-
-    def ask_contents(self, link: Any, version: int) -> bool:
-        """Tell a host to report what its workers hold, for a checkpoint of `version`; False: it cannot be told."""
-
-    def away(self, link: Any) -> float:
-        """Seconds that a host has been at its worlds without coming back."""
-
-    def kill(self, link: Any) -> None:
-        """End a host at once."""
-
-    def bury(self, link: Any) -> None:
-        """See a host's process to its end."""
-
-    def restart(self, link: Any, life: Life) -> None:
-        """Give a buried host a new life."""
-
-    def workers(self) -> list[dict[str, Any]]:
-        """A line per worker, for people."""
-
-    def close(self) -> None:
-        """Tell all to stop, and see to it."""
 
 
 class ProcessLauncher:
@@ -263,6 +184,19 @@ class ProcessLauncher:
 
     # ------------------------------------------------------------ what a run asks for
 
+    def evaluate(self, version: int) -> None:
+        """A version is saved, and due to be judged."""
+        self._streams.mailbox("evaluate").publish(version, np.zeros(1, np.uint8))
+
+    def judge(self, controller: Controller, done: Callable[[], bool]) -> None:
+        """Let the evaluation worker go on, and nobody else, until it is `done`; a signal ends it."""
+        with Interrupts() as interrupts:
+            while not (done() or interrupts.caught):
+                self._pump()
+                while self._inbox:
+                    controller.receive(self._inbox.popleft())
+                controller.listen()
+
     def quiet(self) -> None:
         """Until every trainer rests: what is judged or saved then is one version."""
         self._until(lambda: len(self._resting) == len(self._replicas), "come to rest")
@@ -290,22 +224,20 @@ class ProcessLauncher:
         self._contents = {}
         if not saves_contents(self._program):
             return {}
-        asked: dict[int, int] = {}
+        lives: list[int] = []
 
         def all_there() -> bool:
-            for link in self._supervisor.links:
-                if asked.get(link.number) != link.life.incarnation:
-                    asked[link.number] = link.life.incarnation
-                    for job in link.host.jobs:
-                        self._contents.pop(job.name, None)
-                    if not self._supervisor.ask_contents(link, version):
-                        return True
-            return all(job.name in self._contents for link in self._supervisor.links for job in link.host.jobs)
+            links = [link for link in self._supervisor.links if not link.host.has("evaluation")]
+            now = [link.life.incarnation for link in links]
+            if now != lives:  # a new life heard nothing of it
+                lives[:] = now
+                self._contents.clear()
+                asked = self._streams.mailbox(CONTENTS)
+                asked.publish(asked.latest() + 1, np.array([version]).view(np.uint8))
+            return all(job.name in self._contents for link in links for job in link.host.jobs)
 
         self._until(all_there, "say what they hold", "workers")
-        return (
-            {**self._contents, BEFORE: older_versions(self._program, self.mailboxes, version)} if self._contents else {}
-        )
+        return {**self._contents, BEFORE: older_versions(self._program, self.mailboxes, version)}
 
     def _until(self, done: Callable[[], bool], what: str, who: str = "trainers") -> None:
         deadline = time.monotonic() + REST
@@ -345,6 +277,8 @@ class ProcessLauncher:
             ranks = sorted({job.number for link in links for job in link.host.jobs if job.kind == "trainer"})
             changes = self._where_to_go_on(ranks)
             self._start_again(ranks)
+        if death.link.host.has("evaluation"):
+            changes = {"judged": self._controller.scoreboard.judged}
         for link in links:
             self._supervisor.restart(link, replace(link.life, incarnation=link.life.incarnation + 1, **changes))
 

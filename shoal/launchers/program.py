@@ -175,9 +175,9 @@ class Program:
 
     @property
     def one_process(self) -> bool:
-        """Everything fits into one process: one trainer, its actors beside it, policies in the actors."""
+        """Everything fits into one process: one trainer, its actors beside it, policies in the actors, nobody who judges."""
         placement = self.experiment.placement
-        alone = self.trainers == 1 and not self.buffers
+        alone = self.trainers == 1 and not self.buffers and self.experiment.evaluation is None
         return alone and settled(placement.together) and placement.inference == "inline"
 
     @property
@@ -379,6 +379,8 @@ def plan_of(program: Program) -> dict[str, Any]:
         workers["policy worker"] = len(policies) * program.experiment.placement.policy_workers
     if program.buffers:
         workers["buffer worker"] = sum(program.shards(plan) for plan in program.policies.values())
+    if program.experiment.evaluation is not None:
+        workers["evaluation worker"] = 1
     held = ("bytes_of_sample_ring", "bytes_of_replay")
     memory = sum(sum(p[key] for key in held) + p["bytes_per_version"] * program.slots for p in policies.values())
     return {

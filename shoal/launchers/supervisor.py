@@ -20,7 +20,7 @@ from shoal.launchers.forkserver import context, warm
 from shoal.launchers.hosts import Host
 from shoal.launchers.links import Death, Link, last_words, worker_lines
 from shoal.launchers.pulse import PulseBoard
-from shoal.streams.control import CONTENTS, STOP, ControlEnd, Failure
+from shoal.streams.control import STOP, ControlEnd, Failure
 from shoal.streams.transports.shm.segment import SegmentHandle
 
 PATIENCE = 5.0
@@ -108,11 +108,6 @@ class Supervisor:
                 link.process.kill()
                 cause = f"{link.host.name} was killed: a step took longer than env.timeout = {patience:g} s"
                 yield Death(link, cause, link.life)
-
-    def ask_contents(self, link: ProcessLink, version: int) -> bool:
-        """Tell a host to report what its workers hold, for a checkpoint of `version`."""
-        link.control.order(f"{CONTENTS} {version}")
-        return True
 
     def away(self, link: Link) -> float:
         """Seconds that a host has been at its worlds without coming back."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
+from shoal.api.evaluation import Scores
 from shoal.api.experiment import ActorRange, Experiment
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
@@ -30,12 +31,13 @@ from shoal.monitoring.panel import Panel
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
 from shoal.monitoring.terminal import TerminalView
-from shoal.rollout.evaluate import Scores
 from shoal.streams.sample import Account
 from shoal.workers.controller import Controller, Surroundings
 from shoal.workers.evaluator import Evaluator
 
 LAUNCHERS = ("inline", "local", "ray")
+BEST = "best"
+"""The tag of the version with the best score."""
 RANDOM_EPISODES = 20
 """Played at random before a run of several agents, for comparison."""
 
@@ -165,7 +167,7 @@ def run_in(
 
 def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
     if on == "inline" or program.one_process:
-        return InlineLauncher(program, start)
+        return InlineLauncher(program, start, folder.checkpoints)
     from shoal.launchers.local import LocalLauncher
 
     return LocalLauncher(program, start, folder)
@@ -193,7 +195,10 @@ class _Run(Surroundings):
         self._controller = Controller(experiment, list(program.policies), sink, self, game_return=program.game_return)
         self._panel = stack.enter_context(closing(Panel(folder, self._obey)))
         self._controller.doors.append(self._panel)
+        self._hurried = False
+        self._due = stack.enter_context(ExitStack())
         if start is not None:
+            self._controller.scoreboard.recall(folder.read_events())
             replay = has_replay(program, start) and launcher.goes_on is not None
             self._controller.load_state_dict(start.meta["controller"], replay=replay)
             self._say_what_begins_anew(start, replay=replay)
@@ -214,15 +219,29 @@ class _Run(Surroundings):
         self._measure_random_play()
         caught = self._launcher.run(self._controller)
         self._controller.save()
+        if caught is None and self._controller.judge_last:
+            self._judge_last()
+        self._controller.tell_last_score()
         reason, counters = self._controller.reason, self._controller.counters
         assert reason is not None
         LOG.info(reason)
         self._say_bottleneck()
+        if (cost := self._controller.scoreboard.line()) is not None:
+            self.note(cost)
         self._folder.event("stop", reason=reason, **dataclasses.asdict(counters))
         return Outcome(
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
             self._controller.confirmed, caught is not None,
         )  # fmt: skip
+
+    def _judge_last(self) -> None:
+        """Training is over, so it can be waited for; another order to stop ends that."""
+        controller, last = self._controller, self._controller.counters.update
+        if controller.scoreboard.due < last:
+            controller.order_evaluation()
+        self._launcher.judge(
+            controller, lambda: controller.scoreboard.judged >= last or self._hurried or not controller.judge_last
+        )
 
     def _measure_random_play(self) -> None:
         """Where there are several agents, a return says little until it is seen beside that of random play."""
@@ -248,8 +267,10 @@ class _Run(Surroundings):
         if order == "status":
             return self._status()
         if order == "stop":
+            self._hurried = controller.reason is not None
             controller.stop("stopped by order")
         elif order in ("SIGINT", "SIGTERM"):  # caught by a driver elsewhere
+            self._hurried = controller.reason is not None
             controller.stop(f"interrupted by {order}")
         elif order in ("pause", "unpause"):
             controller.paused = order == "pause"
@@ -274,6 +295,7 @@ class _Run(Surroundings):
             "stop": self._program.experiment.stop.model_dump(exclude_none=True),
             "workers": [{**shares.get(worker["kind"], {}), **worker} for worker in self._launcher.workers()],
             "rows": account.named, "replay": account.replayed,
+            "judging": controller.scoreboard.judging, "judged": controller.scoreboard.newest,
         }  # fmt: skip
 
     # ------------------------------------------------------------ what the controller asks for
@@ -289,6 +311,20 @@ class _Run(Surroundings):
         self._store.save(
             counters.update, tensors, {**meta, **about(self._program, contents)}, extras=files_of(contents)
         )
+
+    def evaluate(self, version: int) -> None:
+        """It stays until it is begun, or a newer one is due."""
+        self._due.close()
+        self._due.enter_context(self._store.hold(version))
+        self._launcher.evaluate(version)
+
+    def judged(self, event: dict[str, Any]) -> None:
+        self._folder.event("evaluation", **event)
+        if event["best"]:
+            try:
+                self._store.tag(BEST, event["version"])
+            except InputError as error:
+                self.note(f"version {event['version']} is the best so far, and cannot be kept: {error}")
 
     def confirm(self) -> Scores:
         """On seeds that no training episode uses."""

@@ -6,6 +6,8 @@ priority/<shard>/<policy>     ring      trainer -> buffer worker
 ask/... and answer/...        rings     actor <-> policy worker
 version/<policy>              mailbox   trainer -> whoever acts
 leave/<policy>/<rank>         mailbox   controller -> trainer
+contents                      mailbox   controller -> all others: the version whose checkpoint shall hold what they hold
+evaluate                      mailbox   controller -> evaluation worker: the version that is due, and nothing else
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from shoal.algorithms.agreement import nbytes_beside, tally_nbytes
 from shoal.api.algorithm import Algorithm
 from shoal.api.experiment import PastConfig
 from shoal.base.arrays import Layout
+from shoal.launchers.contents import CONTENTS, saves_contents
 from shoal.launchers.hosts import Host, Job, clients_of, host_of
 from shoal.launchers.program import Program
 from shoal.launchers.shards import shard_of
@@ -110,7 +113,7 @@ def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
             wiring.rings[f"sample/{producer}/{policy}"] = RingPlan(
                 layout, program.slots, _actor_of(program, hosts, producer), host_of(hosts, keeper).name
             )
-        everyone, nbytes = tuple(host.name for host in hosts), plan.algorithm.flat.nbytes
+        everyone, nbytes = _players(hosts), plan.algorithm.flat.nbytes
         wiring.writers[f"version/{policy}"] = host_of(hosts, Job("trainer", 0, policy)).name
         if program.hogwild:
             beside = nbytes_beside(plan.algorithm)
@@ -125,6 +128,10 @@ def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
     wiring.rings.update(_inference_rings(program, hosts))
     wiring.rings.update(_replay_rings(program, hosts))
     wiring.boxes.update(_past_boxes(program, hosts))
+    if saves_contents(program):
+        wiring.boxes[CONTENTS] = BoxPlan(8, 1, _players(hosts))
+    if judges := tuple(host.name for host in hosts if host.has("evaluation")):
+        wiring.boxes["evaluate"] = BoxPlan(1, 1, judges)
     for name, player in program.players.items():
         if player.role.config.past is not None:
             wiring.writers[f"past/{name}"] = wiring.writers[f"version/{player.role.config.past.of}"]
@@ -138,7 +145,12 @@ def _past_boxes(program: Program, hosts: list[Host]) -> Iterator[tuple[str, BoxP
         if past is not None:
             nbytes = program.policies[past.of].algorithm.flat.nbytes
             versions = past.keep + past_slack(program, past) + 1
-            yield f"past/{name}", BoxPlan(nbytes, versions, tuple(host.name for host in hosts))
+            yield f"past/{name}", BoxPlan(nbytes, versions, _players(hosts))
+
+
+def _players(hosts: list[Host]) -> tuple[str, ...]:
+    """Who has to do with versions as they are published: whoever judges them reads checkpoints, and is never waited for."""
+    return tuple(host.name for host in hosts if not host.has("evaluation"))
 
 
 def past_slack(program: Program, past: PastConfig) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.files import check_name, write_atomic
 from shoal.base.table import did_you_mean
-from shoal.monitoring.jsonl import append_line, mend
+from shoal.monitoring.jsonl import append_line, mend, newest_first
 from shoal.monitoring.trial_name import propose_name
 
 DEFAULT_ROOT = Path("runs")
@@ -155,6 +155,10 @@ class RunFolder:
     def event(self, kind: str, **fields: Any) -> None:
         """Note that something happened, with the time of day. Any process of the run may."""
         append_line(self.events, {"time": wall_time(), "kind": kind, **fields})
+
+    def read_events(self) -> list[dict[str, Any]]:
+        """All that happened, oldest first."""
+        return list(newest_first(self.events))[::-1]
 
     # ---------------------------------------------------------------- one trainer at a time
 

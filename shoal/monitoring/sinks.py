@@ -6,13 +6,15 @@ import contextlib
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from shoal.base.errors import ShoalError
 from shoal.monitoring.event_file import EventFile
 from shoal.monitoring.jsonl import drop_later, encode_line, mend
 
 Row = dict[str, float | int | str]
+EVAL, JUDGED_AT = "eval/", "eval/steps"
+"""Columns of a version that was judged, and the one that says how many steps were behind it."""
 
 
 class Sink(Protocol):
@@ -56,7 +58,10 @@ class JsonlSink:
 
 
 class TensorBoardSink:
-    """A curve over environment steps per key that holds a `/`. What lies beyond `resume_step` leaves the curves."""
+    """A curve over environment steps per key that holds a `/`. What lies beyond `resume_step` leaves the curves.
+
+    The score of a version that was judged beside training is drawn at that version's steps, not at those of its row.
+    """
 
     def __init__(self, folder: Path, resume_step: int | None = None) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -71,14 +76,20 @@ class TensorBoardSink:
 
     def write(self, row: Row) -> None:
         """Add a point to every curve in the row."""
-        values = [
-            self._summary.Value(tag=key, simple_value=value)
-            for key, value in row.items()
-            if "/" in key and not isinstance(value, str)
-        ]
+        judged_at = row.get(JUDGED_AT)
+        for step, belongs in ((judged_at, True), (row["step"], False)):
+            values = [
+                self._summary.Value(tag=key, simple_value=value)
+                for key, value in row.items()
+                if "/" in key and not isinstance(value, str) and (judged_at is None or key.startswith(EVAL) is belongs)
+            ]
+            if step is not None:
+                self._add(int(step), values)
+
+    def _add(self, step: int, values: list[Any]) -> None:
         summary = self._summary(value=values)
         try:
-            self._file.add(self._event(wall_time=time.time(), step=int(row["step"]), summary=summary))
+            self._file.add(self._event(wall_time=time.time(), step=step, summary=summary))
         except OSError as error:
             raise _unwritable(self._folder, error) from error
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable
 
 import numpy as np
 
 from shoal.api.env import Env, Episode
+from shoal.api.evaluation import Scores
 from shoal.rollout.deal import Deal
 from shoal.rollout.rollout import Progress, Rollout, run_one
 from shoal.rollout.seat import Seat
@@ -16,49 +18,56 @@ MAX_COPIES = 100
 """Env copies an evaluation uses at most."""
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Whole episodes. A return is summed over the agents of all policies that are judged."""
-
-    returns: list[float]
-    lengths: list[int]
-    by_policy: dict[str, float] = field(default_factory=dict)
-    """Policy -> mean return of an agent that it played; of every policy at the table."""
-    game: float | None = None
-    """Mean return as the game itself states it (`Env.game_return`), of all its agents; None: there is only one."""
-
-    @property
-    def mean(self) -> float:
-        """Mean return."""
-        return float(np.mean(self.returns))
-
-    @property
-    def std(self) -> float:
-        """Spread of the returns."""
-        return float(np.std(self.returns))
-
-
 def copies_for(episodes: int) -> int:
     """How many env copies an evaluation should have."""
     return math.ceil(episodes / math.ceil(episodes / MAX_COPIES))
 
 
-def play(
-    env: Env, seats: list[Seat], episodes: int, *, seed: int, judged: list[str], deal: Deal | None = None
-) -> Scores:
-    """Every copy plays its share of `episodes` and no more: otherwise short episodes, finished first, would crowd out long ones."""
-    share = math.ceil(episodes / env.num_envs)
-    rollout = Rollout(env, seats, seed=seed, deal=deal)
-    finished: list[list[Episode]] = [[] for _ in range(env.num_envs)]
-    while any(len(own) < share for own in finished):
+class Sitting:
+    """Everyone at the table plays whole episodes, one step of all copies at a time.
+
+    Every copy plays its share of `episodes` and no more: otherwise short episodes, finished first, would crowd out long ones. For
+    the same reason a limit of `seconds` is one on when episodes begin: what began in time counts, however long it then is.
+    """
+
+    def __init__(
+        self, env: Env, seats: list[Seat], episodes: int, *, seed: int, judged: list[str], deal: Deal | None = None,
+        seconds: float | None = None, timeout: float = 60.0, clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._env, self._episodes, self._judged, self._clock = env, episodes, judged, clock
+        self._share = math.ceil(episodes / env.num_envs)
+        self._rollout = Rollout(env, seats, seed=seed, deal=deal, timeout=timeout)
+        self._finished: list[list[Episode]] = [[] for _ in range(env.num_envs)]
+        self._due = [self._share] * env.num_envs
+        self._deadline = math.inf if seconds is None else clock() + seconds
+
+    @property
+    def over(self) -> bool:
+        """Every copy has played all that is due of it."""
+        return all(len(own) >= due for own, due in zip(self._finished, self._due, strict=True))
+
+    def step(self) -> None:
+        """Go on by a step of every copy."""
+        if self._clock() >= self._deadline:  # an episode is under way in every copy: it is the last
+            self._due = [min(due, len(own) + 1) for own, due in zip(self._finished, self._due, strict=True)]
+            self._deadline = math.inf
         progress = Progress()
-        run_one(rollout, progress)
+        run_one(self._rollout, progress)
         for episode in progress.episodes:
-            finished[episode.row].append(episode)
-    counted = [own[i] for i in range(share) for own in finished][:episodes]
-    returns = [sum(float(episode.played[policy].sum()) for policy in judged) for episode in counted]
-    by_policy = {name: float(np.concatenate([e.played[name] for e in counted]).mean()) for name in counted[0].played}
-    return Scores(returns, [episode.length for episode in counted], by_policy, _game(env, counted))
+            self._finished[episode.row].append(episode)
+
+    def scores(self) -> Scores:
+        """What was played, once it is over."""
+        rounds = range(self._share)
+        due = zip(self._finished, self._due, strict=True)
+        own = [episodes[:count] for episodes, count in due]
+        counted = [episodes[i] for i in rounds for episodes in own if i < len(episodes)][: self._episodes]
+        returns = [sum(float(episode.played[policy].sum()) for policy in self._judged) for episode in counted]
+        by_policy = {
+            name: float(np.concatenate([e.played[name] for e in counted]).mean()) for name in counted[0].played
+        }
+        lengths = [int(episode.length) for episode in counted]
+        return Scores(returns, lengths, by_policy, _game(self._env, counted), _metrics(counted))
 
 
 def _game(env: Env, episodes: list[Episode]) -> float | None:
@@ -66,3 +75,8 @@ def _game(env: Env, episodes: list[Episode]) -> float | None:
     if everyone.shape[1] == 1:
         return None
     return float((everyone.sum(1) if env.game_return == "sum" else everyone.mean(1)).mean())
+
+
+def _metrics(episodes: list[Episode]) -> dict[str, float]:
+    names = dict.fromkeys(name for episode in episodes for name in episode.metrics)
+    return {name: float(np.mean([e.metrics[name] for e in episodes if name in e.metrics])) for name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -10,13 +11,12 @@ import msgpack
 import numpy as np
 
 from shoal.api.env import Episode
+from shoal.api.evaluation import Evaluation, Scores
 from shoal.api.metric import METRICS
 from shoal.api.worker import Report
 from shoal.base.errors import InputError, ShoalError
 
 STOP = "stop"
-CONTENTS = "contents"
-"""`contents 12`: report what the workers hold, for a checkpoint of version 12."""
 
 
 class Failure(NamedTuple):
@@ -86,6 +86,8 @@ def _pack(report: Report) -> dict[str, Any]:
     packed["episodes"] = [
         {**vars(e), "returns": _lists(e.returns), "played": _lists(e.played)} for e in report.episodes
     ]
+    if report.evaluation is not None:
+        packed["evaluation"] = asdict(report.evaluation)
     return packed
 
 
@@ -94,6 +96,9 @@ def _unpack(packed: dict[str, Any]) -> Report:
     packed["episodes"] = [
         Episode(**{**e, "returns": _arrays(e["returns"]), "played": _arrays(e["played"])}) for e in packed["episodes"]
     ]
+    if (judged := packed["evaluation"]) is not None:
+        scores = {name: Scores(**judged[name]) for name in ("scores", "confirmation") if judged[name] is not None}
+        packed["evaluation"] = Evaluation(**{**judged, **scores})
     return Report(**packed)
 
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Protocol
 
+from shoal.api.evaluation import Evaluation, Scores
 from shoal.api.experiment import Experiment
 from shoal.api.metric import Total
 from shoal.api.worker import Report
@@ -17,8 +18,8 @@ from shoal.base.cadence import Moment, is_due
 from shoal.monitoring.aggregate import Aggregator
 from shoal.monitoring.bottleneck import TimeAccount
 from shoal.monitoring.sinks import Sink
-from shoal.rollout.evaluate import Scores
 from shoal.streams.sample import Account
+from shoal.workers.scoreboard import Scoreboard
 
 RECENT_EPISODES = 20
 
@@ -47,6 +48,12 @@ class Surroundings(Protocol):
 
     def save(self) -> None:
         """Write a checkpoint of this moment."""
+
+    def evaluate(self, version: int) -> None:
+        """Let a version that is saved be judged, whenever somebody has time."""
+
+    def judged(self, event: dict[str, Any]) -> None:
+        """Keep the score of a version; and the version itself, if it is the best."""
 
     def confirm(self) -> Scores:
         """Play greedy episodes with the newest version."""
@@ -78,9 +85,10 @@ class Controller:
         """What else to wait for besides the workers: where orders come in."""
         self.confirmed: Scores | None = None
         self.time = TimeAccount()
+        self.scoreboard = Scoreboard()
         self._aggregate = Aggregator(policies, game_return)
         self._began = time.monotonic()
-        self._saved = self._moment()
+        self._saved = self._ordered = self._moment()
         self._before: Account | None = None
         self._last_row = (self._began, 0)
         self.fps = 0.0
@@ -101,7 +109,7 @@ class Controller:
         self._began = time.monotonic() - self.counters.elapsed
         self._last_row = (time.monotonic(), self.counters.steps)
         self._versions = dict.fromkeys(self._versions, self.counters.update)
-        self._saved = self._moment()
+        self._saved = self._ordered = self._moment()
         self.reason = self._exhausted()
 
     def receive(self, report: Report) -> None:
@@ -116,6 +124,22 @@ class Controller:
             self._finish_update()
         else:
             self.reason = self.reason or self._late()
+        if report.evaluating is not None:
+            self.scoreboard.begin(report.evaluating)
+        if (
+            report.evaluation is not None and self.scoreboard.confirmed is None
+        ):  # what is played after the goal is nobody's
+            self._take_score(report.evaluation)
+
+    def _take_score(self, evaluation: Evaluation) -> None:
+        """A version was judged. If its score is the goal of the run, and was confirmed, the run is over."""
+        board, goal = self.scoreboard, self._experiment.stop.return_
+        self._around.judged(board.end(evaluation, goal))
+        if evaluation.confirmation is not None:
+            self.confirmed = evaluation.confirmation
+        if board.confirmed is not None and self.confirmed is not None:
+            played = f"greedy mean {self.confirmed.mean:.1f} over {len(self.confirmed.returns)} episodes"
+            self.stop(f"stop.return = {goal:g} reached by version {evaluation.version:,}: {played}")
 
     def _labelled(self, report: Report) -> Report:
         """Where several policies learn, each has its own `train/<policy>/...`."""
@@ -129,11 +153,26 @@ class Controller:
     def _finish_update(self) -> None:
         self.counters.update = min(self._versions.values())
         self.counters.elapsed = time.monotonic() - self._began
+        self.scoreboard.cost.count(self.counters.steps)
         self.reason = self.reason or self._over()
         if self.reason is not None or self.counters.update % self._experiment.log.every == 0:
             self._write_row()
-        if self.reason is None and is_due(self._experiment.checkpoint.every, self._saved, self._moment()):
+        if self.reason is None:
+            self._save_what_is_due()
+
+    def _save_what_is_due(self) -> None:
+        now, evaluation = self._moment(), self._experiment.evaluation
+        judge = evaluation is not None and is_due(evaluation.every, self._ordered, now)
+        if judge or is_due(self._experiment.checkpoint.every, self._saved, now):
             self.save()
+        if judge:
+            self._ordered = now
+            self.order_evaluation()
+
+    def order_evaluation(self) -> None:
+        """Let the present version be judged, which is saved."""
+        self.scoreboard.order(self.counters.update)
+        self._around.evaluate(self.counters.update)
 
     def _moment(self) -> Moment:
         return Moment(time.monotonic(), self.counters.steps, self.counters.update)
@@ -170,19 +209,29 @@ class Controller:
 
     def _over(self) -> str | None:
         stop = self._experiment.stop
-        if stop.return_ is not None and self._reached(stop.return_):
+        beside = self._experiment.evaluation is not None  # then evaluations tell, and nobody waits for them
+        if stop.return_ is not None and not beside and self._reached(stop.return_):
             assert self.confirmed is not None
             played = f"greedy mean {self.confirmed.mean:.1f} over {len(self.confirmed.returns)} episodes"
             return f"stop.return = {stop.return_:g} reached: {played}"
         return self._exhausted()
 
+    @property
+    def judge_last(self) -> bool:
+        """Whether the last version shall be judged: all steps or updates are made, and there is time left."""
+        beside = self._experiment.evaluation is not None and self.scoreboard.confirmed is None
+        return beside and self._counted_out() is not None and self._late() is None
+
     def _exhausted(self) -> str | None:
+        return self._counted_out() or self._late()
+
+    def _counted_out(self) -> str | None:
         stop, counters = self._experiment.stop, self.counters
         if stop.steps is not None and counters.steps >= stop.steps:
             return f"stop.steps = {stop.steps:,} reached"
         if stop.updates is not None and counters.update >= stop.updates:
             return f"stop.updates = {stop.updates:,} reached"
-        return self._late()
+        return None
 
     def _late(self) -> str | None:
         seconds = self._experiment.stop.seconds
@@ -206,14 +255,20 @@ class Controller:
 
     # ------------------------------------------------------------ rows
 
+    def tell_last_score(self) -> None:
+        """A score that came after the last row has one of its own."""
+        if self.scoreboard.untold:
+            self._write_row()
+
     def _write_row(self) -> None:
         now = time.monotonic()
         then, steps = self._last_row
         self._last_row = (now, self.counters.steps)
-        self.fps = (self.counters.steps - steps) / max(now - then, 1e-9)
+        if self.counters.steps > steps:
+            self.fps = (self.counters.steps - steps) / max(now - then, 1e-9)
         extra: dict[str, float] = {"time/fps": self.fps, "time/elapsed": now - self._began, **self._rows()}
-        extra |= self.baseline
-        if self.confirmed is not None:
+        extra |= self.baseline | self.scoreboard.columns()
+        if self._experiment.evaluation is None and self.confirmed is not None:
             extra["eval/mean_reward"] = self.confirmed.mean
             extra["eval/std_reward"] = self.confirmed.std
         self._sink.write(self._aggregate.row(self.counters.steps, self.counters.update, extra))

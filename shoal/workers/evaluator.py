@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shoal.api.env import Env
+from shoal.api.evaluation import Scores
 from shoal.rollout.deal import Deal
-from shoal.rollout.evaluate import Scores, play
+from shoal.rollout.evaluate import Sitting
 from shoal.rollout.seat import Seat
 from shoal.streams.parameter import ParameterReader
 
@@ -28,9 +29,19 @@ class Evaluator:
 
     def evaluate(self, episodes: int, *, seed: int) -> Scores:
         """Play with the newest version of every policy."""
+        sitting = self.sit(episodes, seed=seed)
+        while not sitting.over:
+            sitting.step()
+        return sitting.scores()
+
+    def sit(self, episodes: int, *, seed: int, seconds: float | None = None, timeout: float = 60.0) -> Sitting:
+        """The same, a step at a time."""
         for reader in self.readers:
             reader.latest()
-        return play(self.env, self.seats, episodes, seed=seed, judged=self.judged, deal=self.deal(seed))
+        return Sitting(
+            self.env, self.seats, episodes, seed=seed, judged=self.judged, deal=self.deal(seed),
+            seconds=seconds, timeout=timeout,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Free the worlds."""

@@ -105,3 +105,13 @@ def test_importing_monitoring_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_score_lies_at_the_steps_of_its_version(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path)
+    sink.write({**row(30), "eval/mean_reward": 7.0, "eval/steps": 10})
+    sink.write({**row(40), "eval/mean_reward": 8.0})  # of a confirmation, which is of the row's own version
+    sink.close()
+    read = curves(tmp_path)
+    assert read["eval/mean_reward"] == [(10, 7.0), (40, 8.0)]
+    assert [step for step, _ in read["time/fps"]] == [30, 40]

@@ -126,6 +126,11 @@ def check_shape(program: Program) -> None:
         raise InputError(
             f"placement.buffers = {program.buffers}: buffer workers share memory with their trainer; use 0, or --on local"
         )
+    if program.experiment.evaluation is not None:
+        raise InputError(
+            "evaluation: its worker reads the checkpoints in the run's folder, which machines need not share: leave it out and "
+            "call `shoal evaluate RUN` beside the run, or use --on local"
+        )
     if program.exact and program.experiment.placement.cluster.weights == "fp16":
         raise InputError(
             "placement.cluster.weights = 'fp16' is not exact: use fp32, or placement.exact = false with a lag"

@@ -14,6 +14,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from shoal.api.evaluation import Scores
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import VARIABLE
@@ -26,7 +27,6 @@ from shoal.launchers.train import Cluster, Outcome
 from shoal.monitoring.panel import NotRunningError
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView
-from shoal.rollout.evaluate import Scores
 
 RESTARTS = 3
 """Times that Ray may start a dead controller again."""

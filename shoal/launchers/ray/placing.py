@@ -116,10 +116,6 @@ class RaySupervisor:
         link.since = time.monotonic()
         link.asked = link.handle.where.remote()
 
-    def ask_contents(self, link: RayLink, version: int) -> bool:
-        """Hosts of other machines hear no orders: checkpoints hold what was learnt, and workers begin anew."""
-        return False
-
     # ------------------------------------------------------------ listening
 
     def hear(self, batch: list[Any]) -> None:

@@ -1,0 +1,247 @@
+"""Versions judged beside training: no episode is played by two, nobody waits, and what a death costs."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.api.experiment import Experiment
+from shoal.base.errors import InputError
+from shoal.base.faults import VARIABLE
+from shoal.checkpoints.store import CheckpointStore
+from shoal.launchers.hosts import hosts_of
+from shoal.launchers.program import expand, plan_of
+from shoal.launchers.wiring import plan_wiring
+from tests.launchers.live import Run, balanced, restarts, rows, train
+from tests.launchers.processes import nothing_left
+
+WORLD = "tests.launchers.revealing:paying"
+
+
+def experiment(
+    *, world: dict[str, Any] | None = None, learns: dict[str, Any] | None = None, **sections: Any
+) -> Experiment:
+    return Experiment.parse(
+        {
+            "env": {"id": WORLD, "num_envs": 4, "kwargs": world or {}, "timeout": 2},
+            "algorithm": {"name": "tests.launchers.revealing:Counting", **(learns or {})},
+            "placement": {"actors": 1},
+            "evaluation": {"every": 0.05, "episodes": 6},
+            "log": {"tensorboard": False},
+            "name": "judged",
+            **sections,
+        }
+    )
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    with nothing_left():
+        yield
+
+
+def events(folder: Path, kind: str = "evaluation") -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == kind]
+
+
+def check_scores(folder: Path) -> list[dict[str, Any]]:
+    """Each return is made of the actions of the one version that it is said to be of."""
+    judged = events(folder)
+    for event in judged:
+        assert event["returns"] == [event["version"] * length for length in event["lengths"]]
+        assert len(event["returns"]) == event["episodes"] == 6
+    versions = [event["version"] for event in judged]
+    assert versions == sorted(set(versions))
+    return judged
+
+
+def test_an_evaluation_has_a_process() -> None:
+    program = expand(experiment())
+    hosts = hosts_of(program)
+    assert [job.name for job in hosts[-1].jobs] == ["evaluation-0"]
+    assert not expand(experiment(placement={"trainers": 1})).one_process
+    assert plan_of(program)["workers"]["evaluation worker"] == 1
+    boxes = plan_wiring(program, hosts).boxes
+    assert boxes["evaluate"].users == ("evaluation",)
+    assert "evaluation" not in boxes["version/agent"].users, "versions as they are published are nothing to it"
+
+
+def test_clusters_have_none() -> None:
+    pytest.importorskip("ray")
+    from shoal.launchers.ray.cluster import check_shape
+
+    with pytest.raises(
+        InputError, match=r"evaluation: its worker reads .* `shoal evaluate RUN` beside the run, or use --on local"
+    ):
+        check_shape(expand(experiment()))
+
+
+@pytest.mark.parametrize("on", ["local", "inline"])
+def test_no_episode_mixes_versions(tmp_path: Path, on: str) -> None:
+    """Training makes some hundred versions a second; episodes take up to 20 steps, some milliseconds each."""
+
+    def script(run: Run) -> None:
+        run.until(lambda now: (now["judged"] or 0) > 150, "evaluation")
+
+    outcome, _ = train(experiment(world={"seconds": 0.001}), tmp_path, script, on=on)
+    judged = check_scores(outcome.folder)
+    assert len(judged) > 2
+    assert outcome.version > 2 * len(judged), "versions passed between two that were judged"
+    told = [row for row in rows(outcome.folder) if "eval/version" in row]
+    assert len(told) > 2
+    assert {row["eval/version"]: row["eval/mean_reward"] for row in told}.items() <= {
+        event["version"]: event["mean_reward"] for event in judged
+    }.items()
+    assert all(row["eval/steps"] <= row["step"] for row in told)
+    assert all(balanced(row) for row in rows(outcome.folder))
+
+
+def test_training_does_not_wait(tmp_path: Path) -> None:
+    """A fifth of a second a step: while the first version is judged, a hundred are made."""
+    seen: list[int] = []
+
+    def script(run: Run) -> None:
+        first = run.until(lambda now: now["judging"] is not None, "evaluation")
+        run.until(lambda now: now["update"] > first["update"] + 100, "100 updates")
+        seen.append(run.status()["judging"] == first["judging"])
+
+    outcome, _ = train(experiment(world={"seconds": 0.2}), tmp_path, script)
+    assert seen == [True]
+    assert not events(outcome.folder), "it ended before the first was through"
+
+
+def test_the_newest_is_taken_and_the_others_are_counted(tmp_path: Path) -> None:
+    tree = experiment(world={"seconds": 0.005}, evaluation={"every": "1 update", "episodes": 6})
+    outcome, _ = train(
+        tree, tmp_path, lambda run: run.until(lambda now: (now["judged"] or 0) > 30, "evaluations") and None
+    )
+    judged = check_scores(outcome.folder)
+    assert sum(event["passed_over"] for event in judged) > len(judged)
+    (cost,) = [e["text"] for e in events(outcome.folder, "note") if e["text"].startswith("evaluation: ")]
+    assert f"evaluation: {len(judged)} versions in" in cost
+    assert "passed over" in cost
+
+
+def test_the_last_version_is_judged_too(tmp_path: Path) -> None:
+    tree = experiment(stop={"updates": 20}, evaluation={"every": "1h", "episodes": 6}, placement={"trainers": 1})
+    for on in ("inline", "local"):
+        outcome = shoal.train(tree, root=tmp_path / on, on=on, quiet=True)
+        (judged,) = check_scores(outcome.folder)
+        assert (judged["version"], judged["steps"]) == (20, rows(outcome.folder)[-1]["step"])
+        assert judged["best"]
+        assert rows(outcome.folder)[-1]["eval/mean_reward"] == judged["mean_reward"]
+
+
+def test_equal_versions_have_equal_scores_under_every_launcher(tmp_path: Path) -> None:
+    tree = Experiment.parse(
+        {
+            "env": {"id": "CartPole-v1", "num_envs": 8},
+            "algorithm": {"name": "ppo", "unroll": 32, "minibatch": 64},
+            "model": {"name": "mlp", "hidden": [16]},
+            "evaluation": {"every": "2 updates", "episodes": 5},
+            "stop": {"updates": 12},
+            "placement": {"actors": 1},
+            "log": {"tensorboard": False},
+        }
+    )
+    scores = {}
+    for on in ("inline", "local"):
+        outcome = shoal.train(tree, root=tmp_path / on, on=on, quiet=True)
+        scores[on] = {event["version"]: event["returns"] for event in events(outcome.folder)}
+    both = scores["inline"].keys() & scores["local"].keys()
+    assert 12 in both
+    assert all(version % 2 == 0 for by in scores.values() for version in by)
+    assert all(scores["inline"][version] == scores["local"][version] for version in both)
+
+
+def test_the_best_is_tagged_and_stays(tmp_path: Path) -> None:
+    """Versions earn less and less: the first that was judged is the best, long after the newest have pushed others out."""
+    tree = experiment(
+        world={"falling": True},
+        stop={"updates": 60},
+        checkpoint={"keep": 1},
+        evaluation={"every": "4 updates", "episodes": 6},
+    )
+    outcome = shoal.train(tree, root=tmp_path, on="inline", quiet=True)
+    judged = events(outcome.folder)
+    best = max(judged, key=lambda event: event["mean_reward"])
+    store = CheckpointStore(outcome.folder / "checkpoints")
+    assert len(judged) > 6
+    assert best["version"] < judged[-1]["version"]
+    assert store.tags() == {"best": best["version"]}
+    assert {best["version"], outcome.version} <= set(store.versions())
+    assert len(store.versions()) <= 6 < len(judged), (
+        "the newest, the best, and those that were held when the last was saved"
+    )
+    scores, version = shoal.evaluate(str(outcome.folder), checkpoint="best", episodes=4)
+    assert version == best["version"]
+    assert scores.returns == [-version * length for length in scores.lengths]
+
+
+# ---------------------------------------------------------------- stop.return
+
+
+@pytest.mark.parametrize("on", ["local", "inline"])
+def test_a_goal_is_reached_by_evaluations(tmp_path: Path, on: str) -> None:
+    """Versions earn 3 to 20 times their number: 40 of them is far, and training returns are not looked at."""
+    tree = experiment(stop={"return": 400, "episodes": 9}, learns={"seconds": 0.002})
+    outcome = shoal.train(tree, root=tmp_path, on=on, quiet=True)
+    *others, last = check_scores(outcome.folder)
+    assert outcome.scores is not None
+    assert outcome.scores.mean >= 400
+    assert outcome.scores.returns == [last["version"] * length for length in outcome.scores.lengths]
+    assert len(outcome.scores.returns) == last["confirmation"]["episodes"] == 9
+    assert outcome.scores.lengths[:6] != last["lengths"], "fresh seeds"
+    assert outcome.reason.startswith(f"stop.return = 400 reached by version {last['version']:,}: greedy mean")
+    assert outcome.version >= last["version"]
+    assert all(event["confirmation"] is None for event in others if event["mean_reward"] < 400)
+
+
+# ---------------------------------------------------------------- deaths
+
+
+def test_a_killed_evaluation_costs_what_it_played(tmp_path: Path) -> None:
+    def script(run: Run) -> None:
+        run.until(lambda now: now["judging"] is not None, "evaluation")
+        run.kill_again_and_again("evaluation-0", 2, random.Random(1))
+        before = run.status()["judged"] or 0
+        run.until(lambda now: (now["judged"] or 0) > before, "evaluation after the deaths")
+
+    outcome, _ = train(experiment(world={"seconds": 0.005}), tmp_path, script)
+    assert check_scores(outcome.folder)
+    assert len(restarts(outcome.folder)) == 2
+    assert all(balanced(row) for row in rows(outcome.folder))
+
+
+def test_a_hung_world_is_killed(tmp_path: Path) -> None:
+    outcome, _ = train(
+        experiment(world={"hangs": True}), tmp_path,
+        lambda run: run.until(lambda _: run.worker("evaluation-0")["restarts"] > 0, "restart") and None,
+    )  # fmt: skip
+    assert "a step took longer than env.timeout = 2 s" in restarts(outcome.folder)[0][1]
+    assert outcome.version > 20, "training went on"
+
+
+def test_a_death_on_order_judges_the_same_version_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "evaluation@step=5:kill")
+    tree = experiment(stop={"updates": 10}, evaluation={"every": "1h", "episodes": 6})
+    outcome = shoal.train(tree, root=tmp_path, on="local", quiet=True)
+    (judged,) = check_scores(outcome.folder)
+    assert judged["version"] == 10
+    assert len(restarts(outcome.folder)) == 1
+
+
+def test_a_resumed_run_knows_what_was_judged(tmp_path: Path) -> None:
+    tree = experiment(stop={"updates": 10}, evaluation={"every": "1h", "episodes": 6})
+    shoal.train(tree, root=tmp_path, trial="a", on="local", quiet=True)
+    again = shoal.resume("judged", "a", overrides=["stop.updates=20"], root=tmp_path, on="local", quiet=True)
+    assert [(e["version"], e["best"]) for e in check_scores(again.folder)] == [(10, True), (20, True)]
+    steps = [row["step"] for row in rows(again.folder)]
+    assert steps == sorted(steps)
