@@ -10,7 +10,7 @@ help: ## Show this list
 setup: ## Make .venv with pinned dependencies (does nothing the second time)
 	@tools/setup.sh
 
-system-packages: ## Install what tests use beside Python: a real Slurm, shellcheck
+system-packages: ## Install what tests use beside Python: a real Slurm, shellcheck, strace
 	@tools/system-packages.sh
 
 train: setup ## Train the default recipe, CartPole with PPO, and show it live

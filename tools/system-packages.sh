@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What tests use beside Python: a real Slurm, and shellcheck. Without them those tests are skipped and say so.
+# What tests use beside Python: a real Slurm, shellcheck, and strace. Without them those tests are skipped and say so.
 set -euo pipefail
 missing=()
-for pair in slurmctld:slurm-wlm munged:munge shellcheck:shellcheck; do
+for pair in slurmctld:slurm-wlm munged:munge shellcheck:shellcheck strace:strace; do
   PATH=$PATH:/usr/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
 [ "${#missing[@]}" = 0 ] && exit 0

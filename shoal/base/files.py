@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from shoal.base.errors import InputError
+from shoal.base.errors import InputError, ShoalError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """A name that may become a file or a folder."""
@@ -37,6 +37,16 @@ def write_atomic(path: Path, data: bytes | str) -> None:
             temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def list_folder(folder: Path) -> list[Path]:
+    """What lies in `folder`; nothing, if it is not there."""
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ShoalError(f"{folder} cannot be read ({error.strerror}): look at the disk") from error
 
 
 def sync_folder(folder: Path) -> None:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from shoal.base.files import list_folder
 from shoal.checkpoints.holds import sole
 from shoal.checkpoints.tags import Tags
 
@@ -54,15 +55,16 @@ class Remover:
 
     def clean(self) -> None:
         """Remove what processes left behind that died while they saved, and what was read when it had to go."""
-        for path in self._folder.iterdir() if self._folder.is_dir() else ():
+        for path in list_folder(self._folder):
             match = _TEMPORARY.fullmatch(path.name)
             if match and match[1] == platform.node() and _is_over(int(match[2])) and path not in _in_work:
-                with sole(path) as nobody_reads:
+                with contextlib.suppress(OSError), sole(path) as nobody_reads:
                     if nobody_reads:
-                        shutil.rmtree(path, ignore_errors=True)
+                        shutil.rmtree(path)
         for path, process in self._tags.leftovers():
             if _is_over(process):
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def _named(self, kind: str, version: int) -> Path:
         return self._folder / f".tmp-{platform.node()}-{os.getpid()}-{kind}-{version}-{next(_numbers)}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.base.errors import InputError, ShoalError
-from shoal.base.files import check_name, sync_folder
+from shoal.base.files import check_name, list_folder, sync_folder
 from shoal.base.table import did_you_mean
 from shoal.checkpoints import manifest as manifests
 from shoal.checkpoints.checkpoint import Checkpoint, read_manifest, reading
@@ -51,7 +51,7 @@ class CheckpointStore:
 
         `extras` are files of their own, `name.safetensors` -> tensors: large parts that not every reader wants.
         """
-        final = self.folder / f"{version:010d}"
+        final = self._final(version)
         files = {STATE: tensors, **{_check_extra(name): part for name, part in (extras or {}).items()}}
         try:
             self._make_folder()
@@ -93,12 +93,22 @@ class CheckpointStore:
 
     def _tidy(self, saved: int) -> None:
         try:
+            self._settle()
             self._prune(saved)
             self._remover.clean()
         except OSError as error:
             raise ShoalError(
-                f"checkpoint {saved} is saved, but older ones cannot be removed from {self.folder} ({error.strerror})"
+                f"checkpoint {saved} is saved, but {self.folder} cannot be tidied up ({error.strerror}): look at the disk"
             ) from error
+
+    def _settle(self) -> None:
+        """A save that was cut short while it replaced a checkpoint left the old one under its other name: alone, or too."""
+        for version in self.versions():
+            final, replaced = self._final(version), _replaced(self._final(version))
+            if final.exists():
+                self._remover.take_away(replaced)
+            else:
+                os.rename(replaced, final)
 
     def _prune(self, saved: int) -> None:
         """Remove untagged ones beyond `keep`, but for those that somebody reads: their turn comes the next time."""
@@ -108,7 +118,7 @@ class CheckpointStore:
             with sole(path) as nobody_reads:
                 # whoever gives a tag holds the checkpoint meanwhile, so now it is known for certain
                 if version != saved and nobody_reads and version in self._untagged():
-                    self._remover.take_away(_replaced(self.folder / f"{version:010d}"))
+                    self._remover.take_away(_replaced(self._final(version)))
                     self._remover.discard(path)
 
     def _untagged(self) -> list[int]:
@@ -123,11 +133,14 @@ class CheckpointStore:
         lost = sorted(name for name, tagged in self.tags().items() if tagged > version)
         for name in lost:
             self._tags.remove(name)
-        for newer in self.versions():
-            if newer > version:
-                final = self.folder / f"{newer:010d}"
-                self._remover.take_away(_replaced(final))
-                self._remover.take_away(final)
+        try:
+            for newer in (newer for newer in self.versions() if newer > version):
+                self._remover.take_away(_replaced(self._final(newer)))
+                self._remover.take_away(self._final(newer))
+        except OSError as error:
+            raise ShoalError(
+                f"checkpoints after {version} cannot be removed from {self.folder} ({error.strerror}): look at the disk"
+            ) from error
         return lost
 
     # ---------------------------------------------------------------- tags
@@ -158,7 +171,7 @@ class CheckpointStore:
 
     def versions(self) -> list[int]:
         """Every version that is there, whole or not, oldest first."""
-        return sorted({int(match[1]) for path in self._entries() if (match := _VERSION.fullmatch(path.name))})
+        return sorted({int(match[1]) for path in list_folder(self.folder) if (match := _VERSION.fullmatch(path.name))})
 
     @contextlib.contextmanager
     def hold(self, version: int) -> Iterator[Held]:
@@ -173,7 +186,7 @@ class CheckpointStore:
             yield held
 
     def _hold(self, version: int) -> Held:
-        final = self.folder / f"{version:010d}"
+        final = self._final(version)
         for path in (final, _replaced(final), final):  # a save may rename it between two looks
             with contextlib.suppress(GoneError):
                 return Held(path)
@@ -238,14 +251,13 @@ class CheckpointStore:
             return manifest, str(damage)
         return manifest, None
 
+    def _final(self, version: int) -> Path:
+        return self.folder / f"{version:010d}"
+
     def path(self, version: int) -> Path:
         """Where a version lies: a save cut short between its two renames left it under the other name."""
-        final = self.folder / f"{version:010d}"
+        final = self._final(version)
         return final if final.exists() else _replaced(final)
-
-    def _entries(self) -> Iterator[Path]:
-        if self.folder.is_dir():
-            yield from self.folder.iterdir()
 
     # ---------------------------------------------------------------- what is said
 

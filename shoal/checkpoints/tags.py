@@ -6,12 +6,11 @@ version than the one it was given to.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from shoal.base.errors import InputError, ShoalError
-from shoal.base.files import NAME, check_name, sync_folder, write_atomic
+from shoal.base.files import NAME, check_name, list_folder, sync_folder, write_atomic
 from shoal.base.table import did_you_mean
 from shoal.checkpoints.manifest import DamageError, checksum, proven, render
 
@@ -36,8 +35,7 @@ class Tags:
 
     def names(self) -> list[str]:
         """All there are, whole or not."""
-        found = os.listdir(self.folder) if self.folder.is_dir() else []
-        return sorted(name for name in found if NAME.fullmatch(name))
+        return [path.name for path in list_folder(self.folder) if NAME.fullmatch(path.name)]
 
     def read(self) -> tuple[dict[str, int], dict[str, str]]:
         """Name -> version of those that are whole, and name -> what is wrong of those that are not."""
@@ -86,9 +84,11 @@ class Tags:
         except FileNotFoundError:
             raise InputError(f"there is no tag '{name}'; {did_you_mean(name, self.names())}") from None
         except OSError as error:
-            raise ShoalError(f"the tag '{name}' cannot be removed from {self.folder} ({error.strerror})") from error
+            raise ShoalError(
+                f"the tag '{name}' cannot be removed from {self.folder} ({error.strerror}): look at the disk"
+            ) from error
 
     def leftovers(self) -> list[tuple[Path, int]]:
         """Files that were never finished, each with the process that began it."""
-        found = self.folder.iterdir() if self.folder.is_dir() else iter(())
+        found = list_folder(self.folder)
         return [(path, int(match[1])) for path in found if (match := _TEMPORARY.fullmatch(path.name))]

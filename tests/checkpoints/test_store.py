@@ -197,22 +197,6 @@ def test_load_by_number(tmp_path: Path) -> None:
         store.load(2)
 
 
-def test_any_flipped_bit_is_found(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path)
-    path = store.save(1, tensors(), {"loss": 1e-05, "exact": 0.1 + 0.2, "text": "é", "steps": 4})
-    chance = random.Random(0)
-    for name in ("manifest.json", "state.safetensors"):
-        raw = (path / name).read_bytes()
-        for bit in chance.sample(range(len(raw) * 8), 600):
-            changed = bytearray(raw)
-            changed[bit // 8] ^= 1 << bit % 8
-            (path / name).write_bytes(changed)
-            with pytest.raises(InputError, match=name):
-                store.load(1)
-        (path / name).write_bytes(raw)
-    assert store.load(1).version == 1
-
-
 def test_spellings_of_the_same_number_are_found_too(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     file = store.save(1, {}, {"loss": 1e-05, "exact": 0.30000000000000004}) / "manifest.json"
