@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,10 @@ def run(run: str, *, json: bool) -> None:
 
     folder = RunFolder.find(run)
     store = CheckpointStore(folder.checkpoints)
-    rows = [_row(store, version) for version in store.versions()]
+    rows = []
+    for version in store.versions():
+        with contextlib.suppress(FileNotFoundError):  # a live run removes old ones while we look
+            rows.append(_row(store, version))
     damaged = store.damaged_tags()
     if json:
         print_json({"run": folder.name, "checkpoints": rows, "damaged_tags": damaged})

@@ -21,6 +21,10 @@ def run(run: str, name: str, *, checkpoint: str, remove: bool) -> None:
         store.untag(name)
         print(f"{folder.name}: no checkpoint is '{name}' any more")
         return
-    version = store.load(parse_which(checkpoint, store.versions(), store.tags())).version
-    store.tag(name, version)
-    print(f"{folder.name}: '{name}' is version {version}; look: {command()} evaluate {run} --checkpoint {name}")
+    found = store.load(parse_which(checkpoint, store.versions(), store.tags()))
+    for version, damage in found.skipped:
+        raise InputError(
+            f"checkpoint {version} of {folder.path} is damaged ({damage}): try --checkpoint {found.version}"
+        )
+    store.tag(name, found.version)
+    print(f"{folder.name}: '{name}' is version {found.version}; look: {command()} evaluate {run} --checkpoint {name}")

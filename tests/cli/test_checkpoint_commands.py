@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -93,6 +94,27 @@ def test_tag_and_evaluate_and_remove(place: Path) -> None:
     assert "leave --checkpoint out" in refused("tag", "cartpole/a", "mine", "--remove", "--checkpoint", "4", cwd=place)
     assert "is always that of the newest whole" in refused("tag", "cartpole/a", "latest", cwd=place)
     assert "would be mistaken for a version" in refused("tag", "cartpole/a", "7", cwd=place)
+
+
+def test_a_damaged_newest_is_not_passed_over_in_silence(place: Path) -> None:
+    damage(place, 5)
+    for words in (["tag", "cartpole/a", "mine"], ["evaluate", "cartpole/a"]):
+        assert re.search(r"checkpoint 5 of .* is damaged \(state.*: try --checkpoint 4", refused(*words, cwd=place))
+    assert store(place).tags() == {}
+
+
+def test_one_that_goes_while_we_look_is_left_out(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = CheckpointStore.inspect
+
+    def remove_after(self: CheckpointStore, version: int) -> object:
+        found = real(self, version)
+        if version == 4:
+            shutil.rmtree(self.path(4))
+        return found
+
+    monkeypatch.setattr(CheckpointStore, "inspect", remove_after)
+    lines = said("checkpoints", "cartpole/a", cwd=place).splitlines()
+    assert [line.split()[0] for line in lines] == ["version", "2", "5"]
 
 
 def test_a_damaged_newest_is_named_and_the_one_before_goes_on(place: Path) -> None:
