@@ -90,6 +90,8 @@ class Env(ABC):
     num_envs: int
     game_return: Literal["sum", "mean"] = "sum"
     """How this game states the return of an episode: the sum over all agents, or the mean over them (a reward they share)."""
+    render_fps: float = 30.0
+    """Pictures of `render` per second at which it looks like the world it is."""
     wants_state: bool = True
     """Whether anybody looks at `Step.state`. Set before `reset`; False: a world may save itself the work."""
 

@@ -14,7 +14,7 @@ import ale_py
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from shoal.api.env import Array
+from shoal.api.env import Array, Turn
 from shoal.base.seeding import derive_seed
 from shoal.envs import AGENT
 from shoal.envs.gymnasium_vector import GymnasiumVector
@@ -28,6 +28,7 @@ DEFAULTS: dict[str, Any] = {"reward_clipping": False, "autoreset_mode": "SameSte
 class AtariVector(GymnasiumVector):
     """An `AtariVectorEnv`. Copies are seeded one by one, so that an episode does not depend on who else is in the batch."""
 
+    render_fps = 15.0
     _newest: Array | None = None
 
     def __init__(self, env: VectorEnv[Any, Any, Any], name: str, *, first_slot: int = 0) -> None:
@@ -43,13 +44,16 @@ class AtariVector(GymnasiumVector):
         """The newest picture that the copy saw, in grey unless the world has colours."""
         if self._newest is None:
             return None
-        picture = self._newest[row, -1]
+        picture = self._newest[row, 0, -1]
         return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=-1)
 
     def _answer(self) -> Any:
-        answer = self._call(self._env.recv)  # type: ignore[attr-defined]
-        self._newest = answer[0]
-        return answer
+        return self._call(self._env.recv)  # type: ignore[attr-defined]
+
+    def _turn(self, *parts: Any) -> Turn:
+        turn = super()._turn(*parts)
+        self._newest = turn.observation
+        return turn
 
     def _seeds(self, seed: int) -> Array:
         slots = range(self._first_slot, self._first_slot + self.num_envs)

@@ -14,7 +14,8 @@ class BackgroundEnv(Env):
 
     def __init__(self, env: Env, *, done: Callable[[], None]) -> None:
         self._env, self._done = env, done
-        self.groups, self.num_envs, self.game_return = env.groups, env.num_envs, env.game_return
+        self.groups, self.num_envs = env.groups, env.num_envs
+        self.game_return, self.render_fps = env.game_return, env.render_fps
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="env")
         self._step: Future[Step] | None = None
 

@@ -22,7 +22,7 @@ from shoal.api.experiment import EnvConfig
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.table import did_you_mean, import_target
 from shoal.envs import ENVS
-from shoal.envs.pettingzoo_games import find_game, is_game, is_game_id
+from shoal.envs.pettingzoo_games import draw_without_screen, find_game, is_game, is_game_id
 
 Form = Literal["loop", "native"]
 Single = Any
@@ -34,6 +34,8 @@ ATARI = "ALE/"
 
 def build_env(config: EnvConfig, num_envs: int, *, first_slot: int, render: bool) -> Env:
     """See `shoal.envs.make_env`."""
+    if render:
+        draw_without_screen()
     env = _build(config, num_envs, first_slot, render)
     if config.game_return is not None:
         env.game_return = config.game_return

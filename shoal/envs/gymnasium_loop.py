@@ -50,6 +50,7 @@ class GymnasiumLoop(Env):
         _check_alike(envs, name)
         space = observation_space(first.observation_space, name)
         self.groups = {AGENT: AgentGroup((AGENT,), space, action_space(first.action_space, name), stacked_by(first))}
+        self.render_fps = float(first.metadata.get("render_fps") or self.render_fps)
         self._decode = action_decoder(first.action_space)
         self._choices = count_choices(first.action_space)
         self._step_functions = [env.step for env in envs]

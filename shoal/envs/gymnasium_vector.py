@@ -42,6 +42,7 @@ class GymnasiumVector(Env):
         self.num_envs = rows = env.num_envs
         self._space = observation_space(env.single_observation_space, name)
         self.groups = {AGENT: AgentGroup((AGENT,), self._space, action_space(env.single_action_space, name))}
+        self.render_fps = float(env.metadata.get("render_fps") or self.render_fps)
         self._decode = action_decoder(env.single_action_space)
         self._choices = count_choices(env.single_action_space)
         self._final = Columns(self._space, rows)
@@ -49,12 +50,15 @@ class GymnasiumVector(Env):
         self._idle = np.zeros(rows, bool)
         self._returns, self._lengths = np.zeros(rows), np.zeros(rows, np.int64)
         self._actions: Array | None = None
+        self._pictures: Any = None
+        """Of all copies, drawn at once when the first is asked for."""
 
     def reset(self, seed: int) -> Step:
         """Episode 0 of every copy. Later episodes follow from it, inside the world."""
         self._idle[:] = False
         self._returns[:] = 0.0
         self._lengths[:] = 0
+        self._pictures = None
         observation, info = self._call(self._env.reset, seed=self._seeds(seed))
         self._masked = "action_mask" in info
         nothing = np.zeros(self.num_envs, bool)
@@ -66,6 +70,7 @@ class GymnasiumVector(Env):
 
     def recv(self, timeout: float) -> Step:
         """Step all copies. `timeout` cannot be kept: the world runs in this very thread."""
+        self._pictures = None
         observation, reward, terminated, truncated, info = self._answer()
         live = ~self._idle
         reward = np.where(self._idle, 0.0, np.asarray(reward, np.float64))
@@ -86,11 +91,12 @@ class GymnasiumVector(Env):
         """One picture of those the world draws of all its copies."""
         if self._env.render_mode != "rgb_array":
             return None
-        try:
-            pictures = self._env.render()
-        except gymnasium.error.DependencyNotInstalled as error:
-            raise InputError(f"{self._name} cannot be drawn: {error}") from error
-        return None if pictures is None else np.asarray(pictures[row])
+        if self._pictures is None:
+            try:
+                self._pictures = self._env.render()
+            except gymnasium.error.DependencyNotInstalled as error:
+                raise InputError(f"{self._name} cannot be drawn: {error}") from error
+        return None if self._pictures is None else np.asarray(self._pictures[row])
 
     def snapshot(self) -> Tree | None:
         """Of the worlds whose insides are known: CartPole's."""

@@ -75,8 +75,7 @@ def find_game(env_id: str) -> Callable[..., Any]:
         raise _missing(env_id, extra)
     if f"{family}/{game}" not in (known := _games_of(family)):
         raise InputError(f"env.id = '{env_id}' is not a game of {package}; {did_you_mean(f'{family}/{game}', known)}")
-    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # without a screen, pictures are drawn in memory
+    draw_without_screen()
     try:
         with warnings.catch_warnings():
             # PettingZoo prefers its registry; MPE2 has none, and both have these modules.
@@ -87,6 +86,12 @@ def find_game(env_id: str) -> Callable[..., Any]:
     build = getattr(module, "parallel_env", None) or module.env
     always = {"render_mode": "rgb_array"} if f"{family}/{game}" in UNDRAWN else {}
     return _builder(build, module.raw_env, FORGOTTEN.get(f"{family}/{game}"), always)
+
+
+def draw_without_screen() -> None:
+    """Where there is no screen, pygame draws in memory and does not look for one."""
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
 def _games_of(family: str) -> list[str]:

@@ -40,6 +40,7 @@ class PettingZooLoop(Env):
         self._copies: list[Copy] = [AECCopy(env) if isinstance(env, AECEnv) else ParallelCopy(env) for env in games]
         self.num_envs = rows = len(games)
         self.game_return = "mean" if shares_reward(games[0]) else "sum"
+        self.render_fps = float((getattr(games[0], "metadata", None) or {}).get("render_fps") or self.render_fps)
         tables = tables_of(games[0], rows, name, pictures)
         check_alike(games, tables, name)
         self.groups = {group: table.group for group, table in tables.items()}

@@ -80,7 +80,7 @@ def test_an_episode_that_is_cut_shows_what_it_saw_last() -> None:
 def test_the_newest_picture_is_drawn() -> None:
     env = pong(2)
     env.reset(1)
-    assert env.render(0) is None, "nothing was stepped yet"
+    assert env.render(0) is not None, "there is a first one"
     env.send({"agent": np.zeros((2, 1), np.int64)})
     step = env.recv(60)
     picture = env.render(1)

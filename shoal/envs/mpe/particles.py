@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any, Literal
 
 import numpy as np
@@ -14,12 +15,15 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
+from shoal.envs.drawing import COLOURS, INK, WHITE, Colour, canvas, disc, picture
 from shoal.envs.mpe.physics import Body, Physics
 from shoal.envs.native.batch import Batch, ByGroup, Outcome
 from shoal.envs.native.chance import Chance
 
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], np.float64)
 """What the five discrete moves do: nothing, left, right, down, up."""
+SIDE, STONE = 420, (173, 181, 189)
+"""Pixels of a picture's side, and the colour of what stands in the way."""
 
 
 class Scenario(ABC):
@@ -84,6 +88,8 @@ class Scenario(ABC):
 class Particles(Batch):
     """Copies of a scenario. An episode is cut off after `max_cycles` steps."""
 
+    render_fps = 10.0
+
     def __init__(
         self, scenario: Scenario, num_envs: int, *, first_slot: int, max_cycles: int, continuous: bool
     ) -> None:
@@ -113,6 +119,36 @@ class Particles(Batch):
         if self._continuous:
             return Box(0.0, 1.0, (moves + words,))
         return Discrete(max(moves, 1) * max(words, 1))
+
+    def render(self, row: int) -> Array:
+        """The plane from above: agents in the colours of their groups, landmarks dark, the small ones on top."""
+        world, drawn = self.physics, canvas(SIDE, SIDE)
+        at = world.position[..., row]
+        reach = max(
+            1.2, 0.2 * np.ceil((np.abs(at).max() + 0.15) / 0.2)
+        )  # by steps: a view that never stands still tires
+        scale = SIDE / 2 / reach
+
+        def put(entity: int, colour: Colour, *, opacity: float = 1.0, rim: Colour | None = None) -> None:
+            x, y, radius = (
+                at[entity, 0] * scale + SIDE / 2,
+                SIDE / 2 - at[entity, 1] * scale,
+                world.size[entity] * scale,
+            )
+            if rim is not None:
+                disc(drawn, x, y, radius + 2, rim)
+            disc(drawn, x, y, radius, colour, opacity)
+
+        numbers = range(world.landmarks.start, world.landmarks.stop)
+        small = [n for n in numbers if not self.scenario.landmarks[n - world.landmarks.start].collide]
+        for obstacle in set(numbers) - set(small):
+            put(obstacle, STONE)
+        for colour, members in zip(cycle(COLOURS), self.scenario.members.values(), strict=False):
+            for agent in range(members.start, members.stop):
+                put(agent, colour, opacity=0.85)
+        for landmark in small:
+            put(landmark, INK, rim=WHITE)
+        return picture(drawn)
 
     # ------------------------------------------------------------ Batch
 

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
+from shoal.envs.drawing import COLOURS, PAPER, canvas, disc, picture
 from shoal.envs.native.batch import Batch, ByGroup, Outcome
 from shoal.envs.native.chance import Chance
 
@@ -17,6 +18,8 @@ GROUP = "player"
 ROWS, COLUMNS = 6, 7
 BITS = np.arange(COLUMNS) * (ROWS + 1) + np.arange(ROWS)[::-1, None]
 """`[row, column]` -> bit, the top row first."""
+CELL, BOARD, RED, YELLOW = 60, *(COLOURS[i] for i in (0, 1, 3))
+"""Pixels of a cell, and colours."""
 DIRECTIONS = (1, ROWS, ROWS + 1, ROWS + 2)
 """Up, down to the right, right, up to the right: by how many bits the next cell lies off."""
 
@@ -27,12 +30,24 @@ class ConnectFour(Batch):
     Everyone sees the board as `[row, column, (own, other)]`. A move into a full column cuts the game off and costs its player 1.
     """
 
+    render_fps = 2.0
+
     def __init__(self, num_envs: int, *, first_slot: int = 0) -> None:
         space = Box(0, 1, (ROWS, COLUMNS, 2), np.int8)
         super().__init__({GROUP: AgentGroup(("player_0", "player_1"), space, Discrete(COLUMNS))}, num_envs, first_slot)
         self.world["stones"] = np.zeros((num_envs, 2), np.int64)
         self.world["height"] = np.zeros((num_envs, COLUMNS), np.int64)
         self._rows = np.arange(num_envs)
+
+    def render(self, row: int) -> Array:
+        """The board: `player_0` in yellow, `player_1` in red."""
+        drawn = canvas(ROWS * CELL, COLUMNS * CELL, BOARD)
+        stones = self.world["stones"][row] >> BITS[..., None] & 1
+        for line, column in np.ndindex(ROWS, COLUMNS):
+            first, second = stones[line, column]
+            colour = YELLOW if first else RED if second else PAPER
+            disc(drawn, (column + 0.5) * CELL, (line + 0.5) * CELL, 0.4 * CELL, colour)
+        return picture(drawn)
 
     def _begin(self, rows: Array, chance: Chance) -> None:
         self.world["stones"][rows] = 0
