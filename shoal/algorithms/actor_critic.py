@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from shoal.algorithms.inputs import ACTOR, CRITIC, Inputs, central_section
 from shoal.algorithms.kernels.acting import TanhActor
+from shoal.algorithms.value_scale import ValueScale
 from shoal.api.env import AgentGroup
 from shoal.api.policy import Decision, Policy, Quick, Request
 from shoal.api.sight import OWN, Sight
@@ -40,6 +41,9 @@ class ActorCritic(Policy):
     `sight` says what observations are made up of; left out, they are those of the group. With `tell_values` decisions come
     with their values, where one network gives both and it costs nothing to say so.
     """
+
+    value_scale: ValueScale | None
+    """Set by an algorithm that learns values of unit scale."""
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class ActorCritic(Policy):
         self._by_hand = own and TanhActor.suits(self.actor, self.head)
         self._quick: TanhActor | None = None
         self.extras = {"log_prob": (), "value": ()} if self.tells_values else {"log_prob": ()}
+        self.register_module("value_scale", None)
 
     def initial_state(self, batch: int) -> Tree | None:
         return self.actor.initial_state(batch)
@@ -104,6 +109,14 @@ class ActorCritic(Policy):
         if self.tells_values:
             extras["value"] = self.value(features[0]).squeeze(-1)
         return Decision(action, extras, state)
+
+    def appraise(self, request: Request, action: Tensor) -> dict[str, Tensor]:
+        """Its log-probability, and what the critic expects of the rewards as they are learned from."""
+        noted = self.normalised(tree_map(lambda t: t.unsqueeze(0), request.observation))
+        mask = None if request.action_mask is None else request.action_mask.unsqueeze(0)
+        said = self.evaluate(noted, request.state, request.first.unsqueeze(0), action.unsqueeze(0), mask)
+        value = said.value if self.value_scale is None else self.value_scale.restored(said.value)
+        return {"value": value[0], "log_prob": said.log_prob[0]}
 
     def normalised(self, observation: Tree) -> Tree:
         """What the networks see, of what was noted."""

@@ -103,3 +103,11 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def act(self, request: Request, *, explore: bool) -> Decision:
         """Decide. With `explore` as in training, without it greedily. A row's answer depends on that row alone."""
+
+    def appraise(self, request: Request, action: Tensor) -> dict[str, Tensor]:
+        """What it thinks of a decision that it made on this request: name -> float32 `[B, ...]`. {}: it has nothing to say.
+
+        Asked by those who watch it play, never in training. Where its critic sees the world, the request's observation has all
+        parts of `shoal.api.sight.Sight`. By custom `value` is the return it expects, `log_prob` the action's log-probability.
+        """
+        return {}

@@ -112,6 +112,26 @@ def tag(
 
 
 @app.command()
+def rollout(
+    run: Run,
+    overrides: Overrides = None,
+    checkpoint: Annotated[str, typer.Option(metavar="TAG|N", help="`latest`, or a version.")] = "latest",
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to write.")] = 10,
+    video: Annotated[bool, typer.Option("--video", help="An mp4 of each episode as well.")] = False,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where to; left out, rollouts/VERSION-SEED in the run folder.")
+    ] = None,
+    stochastic: Annotated[bool, typer.Option("--stochastic", help="Act as in training, not greedily.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of those episodes.")] = 0,
+) -> None:
+    """Write every step of fresh episodes to files for numpy and pandas, and videos of them."""
+    from shoal.cli.rollout import run as work
+
+    options = {"checkpoint": checkpoint, "out": out, "seed": seed}
+    work(run, overrides or [], episodes=episodes, video=video, stochastic=stochastic, **options)
+
+
+@app.command()
 def status(run: Run, json: Json = False) -> None:
     """Show where a live run stands and what its workers do, or how an ended one ended."""
     from shoal.cli.status import run as work

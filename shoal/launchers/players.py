@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -20,7 +21,7 @@ from shoal.launchers.program import PlayerPlan, PolicyPlan, Program
 from shoal.launchers.wiring import Streams, past_slack
 from shoal.rollout.deal import Deal
 from shoal.rollout.evaluate import copies_for
-from shoal.rollout.players import FixedInference, PastInference, RandomPolicy, ScriptedPolicy
+from shoal.rollout.players import FixedInference, PastInference, RandomPolicy, ScriptedPolicy, WatchedInference
 from shoal.rollout.seat import Seat
 from shoal.rollout.team import TeamLanes
 from shoal.rollout.trajectory import TrajectoryBuilder
@@ -37,15 +38,17 @@ from shoal.workers.trainer import load_policy
 
 def make_seat(
     plan: PlayerPlan, client: InferenceClient, policy: Policy, noise: Noise, builder: TrajectoryBuilder | None = None,
-    *, decisions: int = 0,
+    *, decisions: int = 0, watched: bool = False,
 ) -> Seat:  # fmt: skip
-    """A player's seat, with the columns that its role names."""
+    """A player's seat, with the columns that its role names. `watched`: answers say what the policy thinks of them."""
     state = tree_map(lambda t: t.numpy(), policy.initial_state(len(noise.lanes)))
     columns = None if plan.whole_group else list(plan.role.columns)
     needs = plan.algorithm.needs if isinstance(plan, PolicyPlan) else None
     team = TeamLanes(needs.team_reward) if needs is not None and needs.lane == "env" else None
-    world = builder is not None and needs is not None and needs.world
-    notes = Notes(len(noise.lanes), 0 if team else policy.agents, world=world)
+    world = (builder is not None or watched) and needs is not None and needs.world
+    notes = Notes(len(noise.lanes), 0 if team else policy.agents, world=world, whole=watched)
+    if watched:
+        client = WatchedInference(client, policy, notes.to_decide)
     explores = plan.algorithm.explorer(noise.lanes) if builder is not None and isinstance(plan, PolicyPlan) else None
     return Seat(
         plan.name,
@@ -132,9 +135,25 @@ def make_mind(plan: PlayerPlan) -> Policy:
     return policy
 
 
-def make_evaluator(program: Program, mailboxes: dict[str, Mailbox], episodes: int) -> Evaluator:
+@dataclass(frozen=True)
+class Watch:
+    """How an evaluation is played to be looked at."""
+
+    seed: int
+    """Of all that policies draw."""
+    copies: int
+    explore: bool
+    """Everyone plays as in training."""
+    render: bool
+    """Worlds draw themselves."""
+
+
+def make_evaluator(
+    program: Program, mailboxes: dict[str, Mailbox], episodes: int, watch: Watch | None = None
+) -> Evaluator:
     """Worlds for so many episodes, and everyone at the table: learners greedy, in the newest version; the others as they are."""
-    return make_table(program, mailboxes, make_env(program.experiment.env, copies_for(episodes)))
+    copies, render = (copies_for(episodes), False) if watch is None else (watch.copies, watch.render)
+    return make_table(program, mailboxes, make_env(program.experiment.env, copies, render=render), watch)
 
 
 def make_judge(program: Program, env: Env) -> Judge:
@@ -142,20 +161,22 @@ def make_judge(program: Program, env: Env) -> Judge:
 
     Versions are loaded into the program's own algorithms, which nobody else may use.
     """
-
-    def judge(found: Checkpoint) -> Evaluator:
-        mailboxes: dict[str, Mailbox] = {}
-        for name, plan in program.policies.items():
-            load_policy(plan.algorithm, found.tensors, name)
-            mailboxes[name] = MemoryMailbox(plan.algorithm.flat.nbytes, 1)
-            mailboxes[name].publish(found.version, plan.algorithm.flat.block.numpy())
-        return make_table(program, mailboxes, env)
-
-    return judge
+    return lambda found: make_table(program, load_versions(program, found), env)
 
 
-def make_table(program: Program, mailboxes: dict[str, Mailbox], env: Env) -> Evaluator:
+def load_versions(program: Program, found: Checkpoint) -> dict[str, Mailbox]:
+    """What every policy had learnt, by way of the program's own algorithms."""
+    mailboxes: dict[str, Mailbox] = {}
+    for name, plan in program.policies.items():
+        load_policy(plan.algorithm, found.tensors, name)
+        mailboxes[name] = MemoryMailbox(plan.algorithm.flat.nbytes, 1)
+        mailboxes[name].publish(found.version, plan.algorithm.flat.block.numpy())
+    return mailboxes
+
+
+def make_table(program: Program, mailboxes: dict[str, Mailbox], env: Env, watch: Watch | None = None) -> Evaluator:
     """Everyone who plays, around `env`."""
+    seed, explore = (program.experiment.seed, False) if watch is None else (watch.seed, watch.explore)
     seats, readers = [], []
     for plan in program.players.values():
         lanes = np.arange(env.num_envs * (plan.lanes // program.experiment.env.num_envs))
@@ -164,12 +185,12 @@ def make_table(program: Program, mailboxes: dict[str, Mailbox], env: Env) -> Eva
         if of in program.policies:  # earlier versions are stood in for by the present one
             policy, flat = program.policies[of].copy_policy()
             readers.append(ParameterReader(mailboxes[of], flat))
-            client = InlineInference(policy.eval(), readers[-1], explore=False)
+            client = InlineInference(policy.eval(), readers[-1], explore=explore)
         else:
             policy = make_mind(plan)
-            client = FixedInference(policy, explore=plan.role.config.play is not None)
-        noise = Noise(program.experiment.seed, f"evaluation of {plan.name}", lanes, policy.noise_size)
-        seats.append(make_seat(plan, client, policy, noise))
+            client = FixedInference(policy, explore=explore or plan.role.config.play is not None)
+        noise = Noise(seed, f"evaluation of {plan.name}", lanes, policy.noise_size)
+        seats.append(make_seat(plan, client, policy, noise, watched=watch is not None))
 
     def deal(seed: int) -> Deal | None:
         return make_deal(program, env.num_envs, seed=seed, first_slot=0)

@@ -11,16 +11,16 @@ import numpy as np
 from shoal.api.env import Env, Episode
 from shoal.api.evaluation import Scores
 from shoal.rollout.deal import Deal
-from shoal.rollout.rollout import Progress, Rollout, run_one
+from shoal.rollout.rollout import Progress, Rollout, Watcher, run_one
 from shoal.rollout.seat import Seat
 
 MAX_COPIES = 100
 """Env copies an evaluation uses at most."""
 
 
-def copies_for(episodes: int) -> int:
+def copies_for(episodes: int, most: int = MAX_COPIES) -> int:
     """How many env copies an evaluation should have."""
-    return math.ceil(episodes / math.ceil(episodes / MAX_COPIES))
+    return math.ceil(episodes / math.ceil(episodes / most))
 
 
 class Sitting:
@@ -33,10 +33,11 @@ class Sitting:
     def __init__(
         self, env: Env, seats: list[Seat], episodes: int, *, seed: int, judged: list[str], deal: Deal | None = None,
         seconds: float | None = None, timeout: float = 60.0, clock: Callable[[], float] = time.monotonic,
+        watcher: Watcher | None = None,
     ) -> None:  # fmt: skip
         self._env, self._episodes, self._judged, self._clock = env, episodes, judged, clock
         self._share = math.ceil(episodes / env.num_envs)
-        self._rollout = Rollout(env, seats, seed=seed, deal=deal, timeout=timeout)
+        self._rollout = Rollout(env, seats, seed=seed, deal=deal, timeout=timeout, watcher=watcher)
         self._finished: list[list[Episode]] = [[] for _ in range(env.num_envs)]
         self._due = [self._share] * env.num_envs
         self._deadline = math.inf if seconds is None else clock() + seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from torch import Tensor
 from shoal.api.env import AgentGroup
 from shoal.api.policy import Decision, Policy, Request
 from shoal.base.flat import Flat
-from shoal.base.tree import tree_map
+from shoal.base.tree import Tree, tree_map
 from shoal.models.heads import build_head
-from shoal.streams.inference import Answer, Ask, InferenceClient, decide
+from shoal.streams.inference import Answer, Ask, InferenceClient, appraise, decide
 from shoal.streams.past import Pool
 from shoal.streams.primitives import Mailbox
 
@@ -88,6 +89,31 @@ class FixedInference(InferenceClient):
     def answer(self, timeout: float) -> Answer | None:
         answer, self._answer = self._answer, None
         return answer
+
+
+class WatchedInference(InferenceClient):
+    """A policy that is watched: it decides as `client` does, and its answers say what it thinks of them.
+
+    It is asked with all that its lanes note; `to_decide` takes from it what deciding takes.
+    """
+
+    def __init__(self, client: InferenceClient, policy: Policy, to_decide: Callable[[Tree], Tree]) -> None:
+        self._client, self._policy, self._to_decide = client, policy, to_decide
+        self._asked: Ask | None = None
+
+    def pin(self, round_: int) -> bool:
+        return self._client.pin(round_)
+
+    def ask(self, ask: Ask) -> None:
+        self._asked = ask
+        self._client.ask(replace(ask, observation=self._to_decide(ask.observation)))
+
+    def answer(self, timeout: float) -> Answer | None:
+        answer = self._client.answer(timeout)
+        if answer is None:
+            return None
+        assert self._asked is not None, "ask comes first"
+        return replace(answer, extras=appraise(self._policy, self._asked, answer.action) | answer.extras)
 
 
 class PastInference(InferenceClient):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from shoal.api.env import Env, Episode, Step
+from shoal.api.env import Array, Env, Episode, Step
 from shoal.api.metric import Metric, merge_into
 from shoal.base.errors import ShoalError
 from shoal.base.tree import Tree
@@ -35,6 +36,22 @@ class Progress:
     """What explorers have to tell."""
 
 
+class Watcher(ABC):
+    """Looks over the table: told of all that happens, in its order. Arrays are valid until the next call."""
+
+    @abstractmethod
+    def start(self, step: Step) -> None:
+        """The world was reset."""
+
+    @abstractmethod
+    def act(self, actions: dict[str, Array], answers: dict[Seat, Answer]) -> None:
+        """What goes to the world, and what every seat was answered."""
+
+    @abstractmethod
+    def see(self, step: Step, episodes: list[Episode]) -> None:
+        """What came of it; `episodes` are those of the step, with who played them."""
+
+
 class Rollout:
     """Plays on and on: ask every seat, step the world, show every seat what came of it.
 
@@ -52,9 +69,11 @@ class Rollout:
         mark: Callable[[str], object] | None = None,
         deal: Deal | None = None,
         keep: int = 0,
+        watcher: Watcher | None = None,
     ) -> None:
         self._keep, self._beginnings = keep, dict[int, Tree]()
         self._env, self._seats, self._timeout, self._mark, self._deal = env, seats, timeout, mark, deal
+        self._watcher = watcher
         self._learners = [seat for seat in seats if seat.learns]
         self._exploring = [seat for seat in seats if seat.explorer is not None]
         self._groups: dict[str, list[Seat]] = {}
@@ -69,6 +88,8 @@ class Rollout:
         world = None if self._world is None else self._world.see(step)
         for seat in seats:
             seat.start(step.turns[seat.group], None if deal is None else deal.owned(seat.policy), world)
+        if watcher is not None:
+            watcher.start(step)
 
     def advance(self, progress: Progress) -> Wait | None:
         """As far as possible without waiting, one step of every env copy at most; what it waits for, None after a step.
@@ -171,7 +192,10 @@ class Rollout:
                 return False
             self._answers.append(answer)
         decided = {seat: seat.take(answer) for seat, answer in zip(self._seats, self._answers, strict=True)}
-        self._env.send({name: self._actions(seats, decided) for name, seats in self._groups.items()})
+        actions = {name: self._actions(seats, decided) for name, seats in self._groups.items()}
+        if self._watcher is not None:
+            self._watcher.act(actions, dict(zip(self._seats, self._answers, strict=True)))
+        self._env.send(actions)
         self._answers, self._stepping, self._sent = None, True, time.monotonic()
         return True
 
@@ -193,7 +217,10 @@ class Rollout:
     def _show(self, step: Step, progress: Progress) -> int:
         """Show every seat what came of its decisions; how many fragments were posted."""
         posted = 0
-        progress.episodes += [replace(episode, played=self._played(episode)) for episode in step.episodes]
+        episodes = [replace(episode, played=self._played(episode)) for episode in step.episodes]
+        progress.episodes += episodes
+        if self._watcher is not None:
+            self._watcher.see(step, episodes)
         if self._deal is not None and step.episodes:
             self._deal.anew([episode.row for episode in step.episodes])
         world = None if self._world is None else self._world.see(step)

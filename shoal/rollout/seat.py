@@ -48,6 +48,11 @@ class Seat:
         """What it plays is written down."""
         return self.builder is not None
 
+    @property
+    def is_team(self) -> bool:
+        """A lane is a whole env copy."""
+        return self._team is not None
+
     def ready(self, round_: int = -1) -> bool:
         """There is a slot to write into and the version of its round to act with; who does not learn plays the round of others."""
         if self.builder is None:

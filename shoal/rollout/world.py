@@ -129,10 +129,11 @@ class Notes:
 
     agents   above 0: the policy is told which of its so many agents a lane is
     world    its critic sees the world
+    whole    who is asked gets all of it, not only what deciding takes
     """
 
-    def __init__(self, lanes: int, agents: int, *, world: bool) -> None:
-        self.world = world
+    def __init__(self, lanes: int, agents: int, *, world: bool, whole: bool = False) -> None:
+        self.world, self._whole = world, whole
         self._agent = np.arange(lanes) % agents if agents else None
 
     def of(self, view: View, seen: Seen | None) -> View:
@@ -159,6 +160,10 @@ class Notes:
         return parts
 
     def asked(self, noted: Tree) -> Tree:
+        """What a request holds of it."""
+        return noted if self._whole else self.to_decide(noted)
+
+    def to_decide(self, noted: Tree) -> Tree:
         """What deciding takes of it."""
         if not self.world:
             return noted

@@ -91,13 +91,31 @@ def decide(policy: Policy, ask: Ask, *, explore: bool, version: int) -> Answer:
 
 
 @torch.inference_mode()
+def appraise(policy: Policy, ask: Ask, action: np.ndarray) -> dict[str, np.ndarray]:
+    """What a policy thinks of what it decided: see `Policy.appraise`."""
+    rows = len(ask.first)
+    padded = _padded(rows)
+    said = policy.appraise(_request(ask, padded), _tensor(action, padded))
+    return {name: value.numpy()[:rows] for name, value in said.items()}
+
+
+@torch.inference_mode()
 def _decide_by_torch(policy: Policy, ask: Ask, padded: np.ndarray | None, *, explore: bool, version: int) -> Answer:
     rows = len(ask.first)
+    decision = policy.act(_request(ask, padded), explore=explore)
+    return Answer(
+        action=decision.action.numpy()[:rows],
+        extras={name: value.numpy()[:rows] for name, value in decision.extras.items()},
+        state=tree_map(lambda t: t.numpy()[:rows], decision.state),
+        version=version,
+    )
 
+
+def _request(ask: Ask, padded: np.ndarray | None) -> Request:
     def tensor(array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array if padded is None else array.take(padded, 0))
+        return _tensor(array, padded)
 
-    request = Request(
+    return Request(
         observation=tree_map(tensor, ask.observation),
         first=tensor(ask.first),
         noise=tensor(ask.noise),
@@ -105,13 +123,10 @@ def _decide_by_torch(policy: Policy, ask: Ask, padded: np.ndarray | None, *, exp
         action_mask=None if ask.action_mask is None else tensor(ask.action_mask),
         knobs=None if ask.knobs is None else tensor(ask.knobs),
     )
-    decision = policy.act(request, explore=explore)
-    return Answer(
-        action=decision.action.numpy()[:rows],
-        extras={name: value.numpy()[:rows] for name, value in decision.extras.items()},
-        state=tree_map(lambda t: t.numpy()[:rows], decision.state),
-        version=version,
-    )
+
+
+def _tensor(array: np.ndarray, padded: np.ndarray | None) -> torch.Tensor:
+    return torch.from_numpy(array if padded is None else array.take(padded, 0))
 
 
 @lru_cache(maxsize=256)

@@ -12,6 +12,7 @@ from shoal.api.env import Env
 from shoal.api.evaluation import Scores
 from shoal.rollout.deal import Deal
 from shoal.rollout.evaluate import Sitting
+from shoal.rollout.rollout import Watcher
 from shoal.rollout.seat import Seat
 from shoal.streams.parameter import ParameterReader
 
@@ -27,20 +28,23 @@ class Evaluator:
     deal: Callable[[int], Deal | None] = lambda seed: None
     """Who plays whom, dealt by a seed; None: as the seats say."""
 
-    def evaluate(self, episodes: int, *, seed: int) -> Scores:
+    def evaluate(self, episodes: int, *, seed: int, watcher: Watcher | None = None) -> Scores:
         """Play with the newest version of every policy."""
-        sitting = self.sit(episodes, seed=seed)
+        sitting = self.sit(episodes, seed=seed, watcher=watcher)
         while not sitting.over:
             sitting.step()
         return sitting.scores()
 
-    def sit(self, episodes: int, *, seed: int, seconds: float | None = None, timeout: float = 60.0) -> Sitting:
+    def sit(
+        self, episodes: int, *, seed: int, seconds: float | None = None, timeout: float = 60.0,
+        watcher: Watcher | None = None,
+    ) -> Sitting:  # fmt: skip
         """The same, a step at a time."""
         for reader in self.readers:
             reader.latest()
         return Sitting(
             self.env, self.seats, episodes, seed=seed, judged=self.judged, deal=self.deal(seed),
-            seconds=seconds, timeout=timeout,
+            seconds=seconds, timeout=timeout, watcher=watcher,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -71,3 +71,9 @@ class QPolicy(Policy):
         if self._notes:
             extras |= {VALUE: picked(values[0], index), BEST: picked(values[0], greedy(values[0], mask))}
         return Decision(index + self.start, extras, state)
+
+    def appraise(self, request: Request, action: Tensor) -> dict[str, Tensor]:
+        """The values of the choice and of the best one, of arm 0 where there are arms."""
+        observation = tree_map(lambda t: t.unsqueeze(0), request.observation)
+        values = self.values(observation, request.state, request.first.unsqueeze(0))[0][0]
+        return {VALUE: picked(values, action - self.start), BEST: picked(values, greedy(values, request.action_mask))}

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from shoal.api.policy import Decision, Model, Policy, Request
 from shoal.base.tree import Tree, tree_map
-from shoal.models.heads.values import ChoiceValues, epsilon_greedy, greedy
+from shoal.models.heads.values import ChoiceValues, epsilon_greedy, greedy, picked
 from shoal.models.layers import Dense
 
 
@@ -52,6 +52,12 @@ class TeamPolicy(Policy):
         rate = self.knob(request, "epsilon")
         index = epsilon_greedy(values[0], mask, noise, self.epsilon if rate is None else rate.unsqueeze(-1))
         return Decision(index + self.start, {}, state)
+
+    def appraise(self, request: Request, action: Tensor) -> dict[str, Tensor]:
+        """What each agent's own network says of its choice, `[B, A]`; the mixer is the trainer's."""
+        agents = tree_map(lambda t: t.unsqueeze(0), request.observation["agents"])
+        values = self.values(agents, request.state, request.first.unsqueeze(0))[0][0]
+        return {"value": picked(values, action - self.start)}
 
     def by_agent(self, mask: Tensor | None) -> Tensor | None:
         """`[..., A * choices]` -> `[..., A, choices]`."""

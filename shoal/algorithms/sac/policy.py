@@ -46,6 +46,12 @@ class SACPolicy(Policy):
         leaning = self.leaning(observation, request.first.unsqueeze(0))[0]
         return Decision(self.head.sample(leaning, noise, mask)[0] if explore else self.head.mode(leaning, mask), {})
 
+    def appraise(self, request: Request, action: Tensor) -> dict[str, Tensor]:
+        """The log-probability of its action; values are the critics', which stay with the trainer."""
+        observation = tree_map(lambda t: t.unsqueeze(0), request.observation)
+        leaning = self.leaning(observation, request.first.unsqueeze(0))[0]
+        return {"log_prob": self.head.evaluate(leaning, action, allowed(request.action_mask))[0]}
+
     def _anything(self, noise: Tensor, mask: Tensor | None) -> Tensor:
         """Every action alike."""
         head = self.head
