@@ -1,4 +1,4 @@
-"""A small world with nested observations and numbers of its own in `info`: what a rollout must write down."""
+"""Small worlds for what a rollout must write down: nested observations, numbers in `info`, groups that end apart."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
+
+from tests.envs.zoo_worlds import Beat, Together
 
 SPACE = Dict({"place": Box(-9, 9, (2,)), "pair": Tuple([Discrete(4), Box(0, 255, (3,), np.uint8)])})
 
@@ -33,3 +35,16 @@ class Notebook(gymnasium.Env):
     def _see(self) -> Any:
         place = self.np_random.uniform(-1, 1, 2).astype(np.float32)
         return {"place": place, "pair": (self.time % 4, np.full(3, self.time, np.uint8))}
+
+
+class Farewell(Together):
+    """Two groups of one: `early_0` ends in the second step, `late_0` is cut off in the fourth."""
+
+    def observation_space(self, agent: str) -> Any:
+        return Box(0, 100 + self.possible_agents.index(agent), (1,))
+
+
+def make_farewell() -> Farewell:
+    """See there."""
+    beats = [Beat(), Beat(terminated=("early_0",), rewards={"early_0": 3}), Beat(), Beat(truncated=("late_0",))]
+    return Farewell(beats, ["early_0", "late_0"])

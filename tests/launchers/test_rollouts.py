@@ -147,6 +147,21 @@ def test_a_batch_that_begins_anew_in_the_next_step(tmp_path: Path) -> None:
         np.testing.assert_allclose(arrays["agent/observation"][1:, 0], seen, rtol=2e-4, atol=1e-5)
 
 
+def test_groups_that_end_apart(tmp_path: Path) -> None:
+    """Who ended first keeps what it saw last, when its copy already shows the next episode."""
+    run = trained(tmp_path, {"id": "tests.launchers.notebook_world:make_farewell"})
+    _, folder = rollout(run, episodes=3)
+    for arrays, row in zip(arrays_of(folder), table_of(folder), strict=True):
+        assert arrays["early/observation"].ravel().tolist() == [0, 1, 2, 2, 2]
+        assert arrays["late/observation"].ravel().tolist() == [10, 11, 12, 13, 14]
+        assert arrays["early/acting"].ravel().tolist() == [True, True, False, False]
+        assert arrays["early/terminated"].ravel().tolist() == [False, True, False, False]
+        assert arrays["late/truncated"].ravel().tolist() == [False, False, False, True]
+        np.testing.assert_array_equal(np.isnan(arrays["early/value"].ravel()), [False, False, True, True])
+        ends = [row[name] for name in ("length", "terminated", "truncated", "return/early", "return/late")]
+        assert ends == ["4", "False", "True", "3.0", "0.0"]
+
+
 # ---------------------------------------------------------------- what the policy thinks
 
 
