@@ -163,6 +163,18 @@ def compare(runs: Runs, json: Json = False) -> None:
 
 
 @app.command()
+def reproduce(
+    run: Run,
+    trial: Annotated[str | None, typer.Option(help="Name of the new run; left out, RUN's with -again.")] = None,
+    on: Annotated[str | None, typer.Option(help="Who runs the workers; left out, as RUN was run.")] = None,
+) -> None:
+    """Start a run again from its folder; of an exact run, check that all numbers are equal."""
+    from shoal.cli.reproduce import run as work
+
+    work(run, trial=trial, on=on)
+
+
+@app.command()
 def pause(run: Run) -> None:
     """Let a live run wait: its processes stay, nothing is sampled or learned."""
     from shoal.cli.orders import run as work

@@ -157,7 +157,7 @@ def run_in(
         # Workers first: a checkpoint that does not fit must not cost the run its settings.
         workers = stack.enter_context(closing(launcher(program, start, folder)))
         folder.write_config(program.experiment.model_dump())
-        provenance.write(folder, argv, program.experiment.seed)
+        provenance.write(folder, argv, program.experiment.seed, on)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
         run = _Run(folder, program, workers, start, stack, view)
         if why is not None:

@@ -12,6 +12,7 @@ import platform
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from importlib import metadata
 from pathlib import Path
@@ -25,30 +26,44 @@ _LIMIT = 1_000_000
 _GIT_SECONDS = 5.0
 
 
-def collect(command: list[str], seed: int) -> dict[str, Any]:
-    """Everything needed to ask, years later, what this run was."""
+def collect(command: list[str], seed: int, launcher: str) -> dict[str, Any]:
+    """Everything needed to ask, years later, what this run was, and to start it again."""
     return {
         "started": wall_time(),
         "command": command,
+        "folder": str(Path.cwd()),
+        "launcher": launcher,
         "seed": seed,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "packages": _packages(),
         "git": describe_code(Path.cwd()),
+        "shoal_git": _describe_own_code(),
         "machine": {
             "host": platform.node(),
             "system": platform.platform(),
             "cpus": os.cpu_count(),
             "cpu_model": _cpu_model(),
+            "cpu_instructions": _instructions(),
             "memory_bytes": _memory(),
         },
     }
 
 
-def write(folder: RunFolder, command: list[str], seed: int) -> None:
+def write(folder: RunFolder, command: list[str], seed: int, launcher: str) -> None:
     """Keep what `collect` finds now; what an earlier start of the run found moves to `earlier`, oldest first."""
-    record = collect(command, seed)
+    record = collect(command, seed, launcher)
     if folder.provenance.exists():
         record["earlier"] = _earlier(folder.provenance, record["git"])
     write_atomic(folder.provenance, json.dumps(record, indent=2) + "\n")
+
+
+def read(folder: RunFolder) -> list[dict[str, Any]]:
+    """The records of all starts of a run, oldest first; none where the file is missing or damaged."""
+    try:
+        last = json.loads(folder.provenance.read_bytes())
+    except (OSError, ValueError):
+        return []
+    return [*last.pop("earlier", []), last]
 
 
 def _earlier(path: Path, git: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -66,6 +81,26 @@ def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
+        return None
+
+
+def _packages() -> dict[str, str]:
+    """All that are installed, by the names of their folders: to open each would take longer than to start a run."""
+    found: dict[str, str] = {}
+    for entry in sys.path:
+        for path in Path(entry).glob("*.dist-info"):
+            name, _, version = path.stem.partition("-")
+            found.setdefault(name.lower(), version)
+    return dict(sorted(found.items()))
+
+
+def _instructions() -> str | None:
+    """Which of its instructions torch uses on this CPU, such as `AVX2`: others may add up in another order."""
+    try:
+        import torch
+
+        return torch.backends.cpu.get_cpu_capability()
+    except (ImportError, AttributeError):
         return None
 
 
@@ -103,6 +138,18 @@ def describe_code(folder: Path) -> dict[str, Any] | None:
         "diff": _text(diff[:_LIMIT]) if diff is not None else None,
         "diff_cut_off": diff is not None and len(diff) > _LIMIT,
     }
+
+
+def _describe_own_code() -> dict[str, Any] | None:
+    """The repository that Shoal itself is used from, where that is another than the one around the run."""
+    package = Path(__file__).resolve().parent.parent
+    if "site-packages" in package.parts or _repository(package) in (None, _repository(Path.cwd())):
+        return None
+    return describe_code(package)
+
+
+def _repository(folder: Path) -> Path | None:
+    return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), None)
 
 
 def _text(raw: bytes) -> str:

@@ -35,9 +35,14 @@ def fake_git(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_collect_names_versions_command_seed_and_machine() -> None:
-    found = provenance.collect(["shoal", "train", "x.yaml"], 7)
+    found = provenance.collect(["shoal", "train", "x.yaml"], 7, "inline")
     assert found["command"] == ["shoal", "train", "x.yaml"]
     assert found["seed"] == 7
+    assert found["launcher"] == "inline"
+    assert found["folder"] == os.getcwd()
+    assert found["packages"]["torch"] == found["versions"]["torch"]
+    assert found["packages"]["pydantic"]
+    assert found["machine"]["cpu_instructions"]
     assert found["versions"]["torch"].startswith("2.")
     assert found["versions"]["python"].startswith("3.")
     assert found["machine"]["cpus"] >= 1
@@ -97,7 +102,7 @@ def test_a_git_that_hangs_is_left_behind(script: str, tmp_path: Path, monkeypatc
 def test_earlier_starts_of_a_run_are_kept(repository: Path) -> None:
     folder = RunFolder.create(repository / "runs", "x", "first")
     for seed in (1, 2, 3):
-        provenance.write(folder, ["shoal"], seed)
+        provenance.write(folder, ["shoal"], seed, "local")
     found = json.loads(folder.provenance.read_text())
     assert found["seed"] == 3
     assert [record["seed"] for record in found["earlier"]] == [1, 2]
@@ -107,5 +112,26 @@ def test_earlier_starts_of_a_run_are_kept(repository: Path) -> None:
 def test_a_damaged_record_does_not_stop_the_run(repository: Path) -> None:
     folder = RunFolder.create(repository / "runs", "x", "first")
     folder.provenance.write_text("{")
-    provenance.write(folder, ["shoal"], 1)
+    provenance.write(folder, ["shoal"], 1, "local")
     assert json.loads(folder.provenance.read_text())["earlier"] == [{"damaged": "provenance.json"}]
+
+
+def test_all_starts_can_be_read(repository: Path) -> None:
+    folder = RunFolder.create(repository / "runs", "x", "first")
+    assert provenance.read(folder) == []
+    for seed in (1, 2):
+        provenance.write(folder, ["shoal"], seed, "local")
+    assert [record["seed"] for record in provenance.read(folder)] == [1, 2]
+    folder.provenance.write_text("{")
+    assert provenance.read(folder) == []
+
+
+def test_shoals_own_code_is_described_where_it_is_elsewhere(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Path(provenance.__file__).parents[2]
+    if not (package / ".git").exists():
+        pytest.skip("Shoal is installed, not used from its repository")
+    found = provenance.collect(["shoal"], 1, "local")
+    own = subprocess.run(["git", "-C", package, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    assert found["shoal_git"]["commit"] == own.strip() != found["git"]["commit"]
+    monkeypatch.chdir(package)
+    assert provenance.collect(["shoal"], 1, "local")["shoal_git"] is None, "said once"
