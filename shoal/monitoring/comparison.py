@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from shoal.base.errors import ShoalError
 from shoal.monitoring.panel import NotRunningError
 from shoal.monitoring.statistics import bootstrap_interval, interquartile_mean
 from shoal.monitoring.status import obey
@@ -81,8 +82,10 @@ def _ending(trial: Trial) -> str:
         return str(trial.ended["reason"]).partition(":")[0]
     try:
         return str(obey(trial.folder, "status")["state"])
-    except NotRunningError:
-        return "ended without saying why"
+    except NotRunningError:  # a crash, or a run of another machine
+        return "no end recorded"
+    except ShoalError:
+        return "does not answer"
 
 
 def differences(groups: list[Group]) -> dict[str, list[list[Any]]]:

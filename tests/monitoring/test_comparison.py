@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from shoal.base.errors import ShoalError
+from shoal.monitoring import comparison
 from shoal.monitoring.comparison import compare, summary
 from shoal.monitoring.statistics import bootstrap_interval
 from shoal.monitoring.trials import find_group
@@ -77,9 +79,22 @@ def test_a_run_without_rows_or_end(root: Path) -> None:
     trial = write_run(root, "g/empty", [])
     found = summary(find_group("g", root)[0])
     assert found["final_return"] is found["evaluation"] is found["steps_per_second"] is None
-    assert found["ended"] == {"ended without saying why": 1}
+    assert found["ended"] == {"no end recorded": 1}
     trial.folder.metrics.unlink()
     assert summary(find_group("g", root)[0])["steps"] == 0
+
+
+def test_a_run_that_lives(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(root, "g/live", [1.0, 2.0])
+
+    def silent(*_: Any) -> dict[str, Any]:
+        raise ShoalError("it took too long")
+
+    for answer, said in ((lambda *_: {"state": "paused"}, "paused"), (silent, "does not answer")):
+        monkeypatch.setattr(comparison, "obey", answer)
+        found = summary(find_group("g/live", root)[0])
+        assert found["ended"] == {said: 1}
+        assert (found["steps"], found["final_return"]["mean"]) == (20, 2.0)
 
 
 def test_the_table(root: Path) -> None:
