@@ -38,9 +38,7 @@ def _announce(planned: Plan) -> None:
     until = "" if planned.until is None else f", until update {planned.until:,}"
     print(f"reproducing {planned.folder.name} --on {planned.launcher}{until}")
     if planned.resumed is not None:
-        print(
-            f"it was resumed at update {planned.resumed:,}: there its worlds began new episodes, and this run's do not"
-        )
+        print(f"it was resumed at update {planned.resumed:,}; this run goes there without a stop")
 
 
 def _judge(planned: Plan, done: Reproduction) -> None:

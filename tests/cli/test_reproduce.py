@@ -92,11 +92,21 @@ def test_a_run_that_was_resumed(place: Path) -> None:
     assert "until update 5" in done.stdout
     assert "it was resumed at update 3" in done.stdout
     assert len(rows(place / "runs/cartpole/one-again")) == 5
-    if done.returncode:  # until its worlds go on where they were
-        assert done.returncode == 1
-        assert "(after it was resumed at update 3)" in done.stderr
-    else:
-        assert "equal: 5 rows" in done.stdout
+    assert "equal: 5 rows of cartpole/one and cartpole/one-again, and version 5" in done.stdout
+    assert done.returncode == 0
+
+
+def test_a_difference_after_a_resume_says_so(place: Path) -> None:
+    words = ("train", "cartpole", "--trial", "one", "--on", "inline", "--resume", "stop.updates=4", "algorithm.lr=1e-5")
+    assert shoal(*words, cwd=place).returncode == 0
+    run = place / "runs/cartpole/one"
+    settings = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(settings.replace("lr: 1.0e-05", "lr: 0.004"))
+    assert settings != (run / "config.yaml").read_text()
+    done = shoal("reproduce", "cartpole/one", cwd=place)
+    assert done.returncode == 1
+    assert "row 4 (update 4)" in done.stderr
+    assert "(after it was resumed at update 3)" in done.stderr
 
 
 def test_what_changed_is_said_aloud(place: Path) -> None:
