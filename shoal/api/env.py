@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 Tree = Any
+Reduction = Literal["sum", "mean", "last", "max"]
+"""How numbers of many steps become one of an episode."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Episode:
     returns: dict[str, Array]
     """Group -> float `[agents]`: undiscounted sum of raw rewards."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Numbers from the last `info` under the key `metrics`."""
+    """Numbers from the last `info` under the key `metrics`, and those that are `watched`."""
     played: dict[str, Array] = field(default_factory=dict)
     """Policy -> returns of the agents it played. Filled in by whoever knows who played whom, not by the world."""
 
@@ -94,6 +96,8 @@ class Env(ABC):
     """Pictures of `render` per second at which it looks like the world it is."""
     wants_state: bool = True
     """Whether anybody looks at `Step.state`. Set before `reset`; False: a world may save itself the work."""
+    watched: dict[str, Reduction] = {}
+    """Names in `info` that become `Episode.metrics`, and how an episode's steps become one number. Set before `reset`."""
 
     @abstractmethod
     def reset(self, seed: int) -> Step:

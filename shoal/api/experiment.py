@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from shoal.api.env import Reduction
 from shoal.base.config import Cadence, Config, Count, Duration, Named, as_named, load_layers, named_by_default
 
 
@@ -196,6 +197,8 @@ class EvaluationConfig(Config):
     """Whole greedy episodes per version."""
     seconds: Duration | None = None
     """No episode begins later than this after the first; those under way are played to their end. Left out: all are played."""
+    metrics: dict[str, Reduction] = {}
+    """Numbers in the world's `info` to score as well: name -> how an episode's steps become one, `sum`, `mean`, `last` or `max`."""
 
 
 class StopConfig(Config):

@@ -24,6 +24,7 @@ from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs import AGENT
 from shoal.envs.action_log import ActionLog, check_repeated, copied
+from shoal.envs.info_metrics import InfoMetrics
 from shoal.envs.spaces import Columns, action_decoder, action_space, count_choices, flat_mask, observation_space
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit)
@@ -69,9 +70,13 @@ class GymnasiumLoop(Env):
         self._seen: list[Any] = [None] * rows
         self._rewards: list[Any] = [0.0] * rows
         self._flagged = False
+        self._numbers: InfoMetrics | None = None
+        self._read_info = self._read_mask
 
     def reset(self, seed: int) -> Step:
         """Episode 0 of every copy."""
+        self._numbers = InfoMetrics(self.watched) if self.watched else None
+        self._read_info = self._read_all if self.watched else self._read_mask
         self._seed, self._count = seed, 0
         self._log.clear()
         self._episode[:] = [0] * self.num_envs
@@ -148,14 +153,14 @@ class GymnasiumLoop(Env):
     def _step_copies(self) -> list[_End]:
         """The hot loop: results go to `_seen` and `_rewards`; what remains to do for ended copies comes back."""
         seen, rewards, ends = self._seen, self._rewards, []
-        row = 0
+        row, read_info = 0, self._read_info
         if self._mask is not None:
             self._mask.fill(True)
         try:
             for row, (step, action) in enumerate(zip(self._step_functions, self._actions, strict=True)):
                 seen[row], rewards[row], terminated, truncated, info = step(action)
                 if info:
-                    self._read_mask(row, info)
+                    read_info(row, info)
                 if terminated or truncated:
                     ends.append(_End(row, terminated, truncated, info or {}))
         except Exception as error:
@@ -196,9 +201,10 @@ class GymnasiumLoop(Env):
 
     def _read_metrics(self, row: int, info: dict[str, Any]) -> dict[str, float]:
         try:
-            return {key: float(value) for key, value in info.get("metrics", {}).items()}
+            metrics = {key: float(value) for key, value in info.get("metrics", {}).items()}
         except (AttributeError, TypeError, ValueError) as error:
             raise self._failure(row, "info['metrics'] is not a dict of numbers") from error
+        return metrics if self._numbers is None else metrics | self._numbers.close(row)
 
     # ------------------------------------------------------------ arrays
 
@@ -218,6 +224,12 @@ class GymnasiumLoop(Env):
         self._terminated.fill(False)
         self._truncated.fill(False)
         self._flagged = False
+
+    def _read_all(self, row: int, info: dict[str, Any]) -> None:
+        """What `_read_info` is where numbers are watched."""
+        assert self._numbers is not None
+        self._numbers.take(row, info)
+        self._read_mask(row, info)
 
     def _read_mask(self, row: int, info: dict[str, Any]) -> None:
         mask = info.get("action_mask")

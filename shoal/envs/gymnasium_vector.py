@@ -19,6 +19,7 @@ from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.base.tree import tree_map
 from shoal.envs import AGENT
+from shoal.envs.info_metrics import InfoMetrics
 from shoal.envs.spaces import (
     Columns,
     action_decoder,
@@ -52,9 +53,11 @@ class GymnasiumVector(Env):
         self._actions: Array | None = None
         self._pictures: Any = None
         """Of all copies, drawn at once when the first is asked for."""
+        self._numbers: InfoMetrics | None = None
 
     def reset(self, seed: int) -> Step:
         """Episode 0 of every copy. Later episodes follow from it, inside the world."""
+        self._numbers = InfoMetrics(self.watched) if self.watched else None
         self._idle[:] = False
         self._returns[:] = 0.0
         self._lengths[:] = 0
@@ -79,6 +82,8 @@ class GymnasiumVector(Env):
         self._lengths += live
         ended = terminated | truncated
         turn = self._turn(observation, reward, terminated, truncated, info)
+        if self._numbers is not None:
+            self._call(self._watch, self._numbers, info, live, ended)
         if self._same_step:
             turn.final_observation = self._final_observation(ended, info) if ended.any() else None
         else:
@@ -173,9 +178,17 @@ class GymnasiumVector(Env):
             raise self._failure(error) from error
         return self._final.tree
 
+    def _watch(self, numbers: InfoMetrics, info: dict[str, Any], live: Array, ended: Array) -> None:
+        """In the same step, `info` is already of what follows an end; what belongs to the end is apart."""
+        numbers.take_batch(info, live & ~ended if self._same_step else live)
+        if self._same_step and ended.any():
+            numbers.take_batch(info.get("final_info", {}), ended)
+
     def _close_books(self, row: int, info: dict[str, Any]) -> Episode:
         source = info.get("final_info", {}) if self._same_step else info
         metrics = self._call(_read_metrics, source.get("metrics", {}), row)
+        if self._numbers is not None:
+            metrics |= self._numbers.close(row)
         returns = {AGENT: self._returns[row : row + 1].copy()}
         episode = Episode(row, int(self._lengths[row]), returns, metrics)
         self._returns[row] = 0.0

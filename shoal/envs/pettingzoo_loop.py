@@ -17,6 +17,7 @@ from shoal.api.experiment import PicturesConfig
 from shoal.base.errors import ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs.action_log import ActionLog, check_repeated, copied
+from shoal.envs.info_metrics import InfoMetrics
 from shoal.envs.pettingzoo_copies import AECCopy, Agent, Copy, End, ParallelCopy, Scene
 from shoal.envs.pettingzoo_games import shares_reward
 from shoal.envs.pettingzoo_groups import MASK, Table, agents_of, check_alike, tables_of
@@ -52,9 +53,11 @@ class PettingZooLoop(Env):
         self._episode, self._began = [0] * rows, [0] * rows
         self._log = ActionLog()
         self._metrics: list[dict[str, list[float]]] = [defaultdict(list) for _ in range(rows)]
+        self._numbers: InfoMetrics | None = None
 
     def reset(self, seed: int) -> Step:
         """Episode 0 of every copy."""
+        self._numbers = InfoMetrics(self.watched) if self.watched else None
         self._seed, self._count = seed, 0
         self._log.clear()
         self._episode[:] = [0] * self.num_envs
@@ -156,9 +159,17 @@ class PettingZooLoop(Env):
                 table.returns[row][slot] += earned
             for agent, end in scene.ends.items():
                 self._end(row, agent, end)
+            if self._numbers is not None:
+                self._watch(self._numbers, row, scene)
         except Exception as error:
             raise self._failure(row, error) from error
         return scene
+
+    def _watch(self, numbers: InfoMetrics, row: int, scene: Scene) -> None:
+        for agent in scene.acting:
+            numbers.take(row, scene.infos.get(agent) or {}, agent)
+        for agent, end in scene.ends.items():
+            numbers.take(row, end.info, agent)
 
     def _end(self, row: int, agent: Agent, end: End) -> None:
         table, slot = self._place(agent)
@@ -202,6 +213,8 @@ class PettingZooLoop(Env):
         returns = {group: table.take_returns(row) for group, table in self._tables.items()}
         metrics = {key: float(np.mean(values)) for key, values in self._metrics[row].items()}
         self._metrics[row].clear()
+        if self._numbers is not None:
+            metrics |= self._numbers.close(row)
         self._episode[row] += 1
         return Episode(row, self._count - self._began[row], returns, metrics)
 

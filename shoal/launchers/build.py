@@ -231,6 +231,7 @@ class Builder:
         assert experiment.evaluation is not None, "hosts_of"
         assert self.checkpoints is not None, "a run with evaluations has a folder"
         env = make_env(experiment.env, copies_for(experiment.evaluation.episodes))
+        env.watched = experiment.evaluation.metrics
         rules = Rules(experiment.evaluation, experiment.stop, experiment.seed, experiment.env.timeout)
         return EvaluationWorker(
             name, env, self.streams.mailbox("evaluate"), CheckpointStore(self.checkpoints), make_judge(program, env),

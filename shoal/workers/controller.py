@@ -135,6 +135,9 @@ class Controller:
         """A version was judged. If its score is the goal of the run, and was confirmed, the run is over."""
         board, goal = self.scoreboard, self._experiment.stop.return_
         self._around.judged(board.end(evaluation, goal))
+        assert self._experiment.evaluation is not None, "it was ordered"
+        for line in board.missed(self._experiment.evaluation.metrics, evaluation.scores):
+            self._around.note(line)
         if evaluation.confirmation is not None:
             self.confirmed = evaluation.confirmation
         if board.confirmed is not None and self.confirmed is not None:

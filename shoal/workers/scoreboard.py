@@ -32,6 +32,7 @@ class Scoreboard:
         self.confirmed: Evaluation | None = None
         """Reached the goal of the run, on fresh seeds too."""
         self.cost = EvaluationCost()
+        self._missed: set[str] = set()
         self._ordered: list[int] = []
         self._begun = -1
         self._passed_over = 0
@@ -75,6 +76,13 @@ class Scoreboard:
             "returns": evaluation.scores.returns, "lengths": evaluation.scores.lengths,
             "confirmation": None if confirmation is None else _facts(confirmation),
         }  # fmt: skip
+
+    def missed(self, declared: Iterable[str], scores: Scores) -> list[str]:
+        """A line for each name of the world's numbers that nothing held: it may be misspelt. Said once."""
+        names = [name for name in declared if name not in scores.metrics and name not in self._missed]
+        self._missed.update(names)
+        episodes = len(scores.returns)
+        return [f"evaluation.metrics.{name}: no info held '{name}' in {episodes} episodes" for name in names]
 
     def columns(self) -> dict[str, float]:
         """The newest result for the next row, once."""

@@ -139,6 +139,18 @@ def test_the_last_version_is_judged_too(tmp_path: Path) -> None:
         assert rows(outcome.folder)[-1]["eval/mean_reward"] == judged["mean_reward"]
 
 
+def test_numbers_of_the_world_are_scored(tmp_path: Path) -> None:
+    metrics = {"left": "max", "lift": "sum"}
+    tree = experiment(stop={"updates": 5}, evaluation={"every": "1h", "episodes": 6, "metrics": metrics})
+    outcome = shoal.train(tree, root=tmp_path, on="inline", quiet=True)
+    (judged,) = check_scores(outcome.folder)
+    assert judged["metrics"] == {"left": pytest.approx(sum(judged["lengths"]) / 6 - 1)}
+    assert rows(outcome.folder)[-1]["eval/metrics/left"] == judged["metrics"]["left"]
+    assert [note["text"] for note in events(outcome.folder, "note") if "lift" in note["text"]] == [
+        "evaluation.metrics.lift: no info held 'lift' in 6 episodes"
+    ]
+
+
 def test_equal_versions_have_equal_scores_under_every_launcher(tmp_path: Path) -> None:
     tree = Experiment.parse(
         {

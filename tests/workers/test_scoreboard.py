@@ -42,6 +42,13 @@ def test_a_confirmed_version_is_the_best() -> None:
     assert board.confirmed.version == 2
 
 
+def test_numbers_that_no_info_held_are_said_once() -> None:
+    board = Scoreboard()
+    scores = Scores([1.0, 3.0], [4, 6], metrics={"here": 1.0})
+    assert board.missed(["here", "gone"], scores) == ["evaluation.metrics.gone: no info held 'gone' in 2 episodes"]
+    assert board.missed(["here", "gone"], scores) == []
+
+
 def test_columns_are_told_once() -> None:
     board = Scoreboard()
     scores = Scores([1.0, 3.0], [4, 6], {"a": 0.5, "b": 1.5}, 2.0, {"x_position": 7.0})
