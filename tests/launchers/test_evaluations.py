@@ -31,8 +31,8 @@ def experiment(
         {
             "env": {"id": WORLD, "num_envs": 4, "kwargs": world or {}, "timeout": 2},
             "algorithm": {"name": "tests.launchers.revealing:Counting", **(learns or {})},
-            "placement": {"actors": 1},
-            "evaluation": {"every": 0.05, "episodes": 6},
+            "placement": {"actors": 1, "max_lag": 1, "exact": False},  # saved in no time
+            "evaluation": {"every": "5 updates", "episodes": 6},
             "log": {"tensorboard": False},
             "name": "judged",
             **sections,
@@ -112,7 +112,8 @@ def test_training_does_not_wait(tmp_path: Path) -> None:
         run.until(lambda now: now["update"] > first["update"] + 100, "100 updates")
         seen.append(run.status()["judging"] == first["judging"])
 
-    outcome, _ = train(experiment(world={"seconds": 0.2}), tmp_path, script)
+    tree = experiment(world={"seconds": 0.2}, evaluation={"every": "20 updates", "episodes": 6})
+    outcome, _ = train(tree, tmp_path, script)
     assert seen == [True]
     assert not events(outcome.folder), "it ended before the first was through"
 
