@@ -58,6 +58,8 @@ class Evaluation:
     """How long it took, loading and confirmation included."""
     confirmation: Scores | None = None
     """Of a version that reached `stop.return`: as many episodes as `stop.episodes`, on fresh seeds."""
+    video: str | None = None
+    """The file in `videos/` that shows one more episode, if it was filmed."""
 
 
 def bootstrap_interval(values: list[float], level: float = 0.95) -> tuple[float, float]:

@@ -197,6 +197,8 @@ class EvaluationConfig(Config):
     """Whole greedy episodes per version."""
     seconds: Duration | None = None
     """No episode begins later than this after the first; those under way are played to their end. Left out: all are played."""
+    video: Duration | None = None
+    """After an evaluation, film one more episode of its version, if the last film is so long ago. Left out: none are made."""
     metrics: dict[str, Reduction] = {}
     """Numbers in the world's `info` to score as well: name -> how an episode's steps become one, `sum`, `mean`, `last` or `max`."""
 

@@ -42,6 +42,7 @@ from shoal.streams.past import Archive
 from shoal.streams.sample import SampleReader, SampleWriter
 from shoal.workers.actor import ActorWorker, Pulse
 from shoal.workers.buffer import BufferWorker
+from shoal.workers.clips import Clips, check_drawn
 from shoal.workers.evaluation import EvaluationWorker, Rules
 from shoal.workers.policy import PolicyWorker
 from shoal.workers.prefetched import PrefetchedFeed
@@ -236,8 +237,16 @@ class Builder:
         return EvaluationWorker(
             name, env, self.streams.mailbox("evaluate"), CheckpointStore(self.checkpoints), make_judge(program, env),
             rules, self.streams.waiter, judged=self.life.judged, pulse=self.pulse,
-            faults=self._faults("evaluation", name),
+            faults=self._faults("evaluation", name), clips=self._clips(program, self.checkpoints.with_name("videos")),
         )  # fmt: skip
+
+    def _clips(self, program: Program, folder: Path) -> Clips | None:
+        config, evaluation = program.experiment.env, program.experiment.evaluation
+        if evaluation is None or evaluation.video is None:
+            return None
+        env = make_env(config, 1, render=True)
+        check_drawn(env, config.id)
+        return Clips(folder, evaluation.video, env, make_judge(program, env))
 
     # ------------------------------------------------------------ actor
 

@@ -31,8 +31,7 @@ from shoal.streams.parameter import ParameterReader
 from shoal.streams.past import Archive, Pool
 from shoal.streams.primitives import Mailbox
 from shoal.streams.transports.memory import MemoryMailbox
-from shoal.workers.evaluation import Judge
-from shoal.workers.evaluator import Evaluator
+from shoal.workers.evaluator import Evaluator, Judge
 from shoal.workers.trainer import load_policy
 
 

@@ -186,8 +186,9 @@ class _Run(Surroundings):
         self._store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
         step = start.meta["steps"] if start is not None else None
         sinks: list[Sink] = [JsonlSink(folder.metrics, step)]
-        if experiment.log.tensorboard:
-            sinks.append(TensorBoardSink(folder.tensorboard, step))
+        self._board = TensorBoardSink(folder.tensorboard, step) if experiment.log.tensorboard else None
+        if self._board is not None:
+            sinks.append(self._board)
         self._view = view
         if view is not None:
             sinks.append(view)
@@ -320,6 +321,8 @@ class _Run(Surroundings):
 
     def judged(self, event: dict[str, Any]) -> None:
         self._folder.event("evaluation", **event)
+        if event["video"] is not None and self._board is not None:
+            self._board.animate(event["steps"], (self._folder.videos / event["video"]).with_suffix(".gif"))
         if event["best"]:
             try:
                 self._store.tag(BEST, event["version"])

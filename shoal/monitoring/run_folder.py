@@ -127,6 +127,11 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def videos(self) -> Path:
+        """Films of versions that were judged."""
+        return self.path / "videos"
+
+    @property
     def logs(self) -> Path:
         """A file per worker; made by who writes the first."""
         return self.path / "logs"

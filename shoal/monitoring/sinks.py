@@ -93,6 +93,13 @@ class TensorBoardSink:
         except OSError as error:
             raise _unwritable(self._folder, error) from error
 
+    def animate(self, step: int, path: Path) -> None:
+        """Show an animation (a gif) among the pictures, as `eval/video`."""
+        data = path.read_bytes()
+        width, height = (int.from_bytes(data[at : at + 2], "little") for at in (6, 8))  # of a gif's header
+        image = self._summary.Image(height=height, width=width, colorspace=3, encoded_image_string=data)
+        self._add(step, [self._summary.Value(tag=f"{EVAL}video", image=image)])
+
     def close(self) -> None:
         """Let go of the file."""
         try:

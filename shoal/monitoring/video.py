@@ -135,6 +135,11 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
+def require_video() -> None:
+    """Fail with the remedy where the extra is missing."""
+    _library()
+
+
 def _library() -> Any:
     try:
         import av

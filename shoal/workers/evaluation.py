@@ -8,7 +8,6 @@ waits for none of this: of all that becomes due while it plays, it takes the new
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -25,13 +24,11 @@ from shoal.monitoring.logs import LOG
 from shoal.rollout.evaluate import Sitting
 from shoal.streams.primitives import Mailbox, Waiter
 from shoal.workers.actor import Pulse
-from shoal.workers.evaluator import Evaluator
+from shoal.workers.clips import Clip, Clips
+from shoal.workers.evaluator import Evaluator, Judge
 
 STEPS_PER_POLL = 8
 """Steps of the worlds between two looks at the rest of the process."""
-
-Judge = Callable[[Checkpoint], Evaluator]
-"""Seats everyone in the version of a checkpoint, around worlds that stay the same."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,11 @@ class _Open:
     sitting: Sitting
     began: float
     scores: Scores | None = None
-    """Of the first sitting, while a second confirms them."""
+    """Of the first sitting."""
+    confirmation: Scores | None = None
+    """Of the second, if there was one."""
+    filming: Clip | None = None
+    """The last sitting is for the camera."""
 
 
 class EvaluationWorker(Worker):
@@ -63,9 +64,9 @@ class EvaluationWorker(Worker):
 
     def __init__(
         self, name: str, env: Env, orders: Mailbox, store: CheckpointStore, judge: Judge, rules: Rules, waiter: Waiter, *,
-        judged: int = -1, pulse: Pulse | None = None, faults: Faults = NO_FAULTS,
+        judged: int = -1, pulse: Pulse | None = None, faults: Faults = NO_FAULTS, clips: Clips | None = None,
     ) -> None:  # fmt: skip
-        self.name, self._env = name, env
+        self.name, self._env, self._clips = name, env, clips
         self._orders, self._store, self._judge, self._rules = orders, store, judge, rules
         self._waiter, self._faults, self._pulse = waiter, faults, pulse or Pulse()
         self._taken = judged
@@ -82,6 +83,10 @@ class EvaluationWorker(Worker):
         return report
 
     def close(self) -> None:
+        if self._open is not None and self._open.filming is not None:
+            self._open.filming.drop()
+        if self._clips is not None:
+            self._clips.env.close()
         self._held.close()
         self._held_before.close()
         self._env.close()
@@ -124,19 +129,36 @@ class EvaluationWorker(Worker):
             self._pulse.beat()
             self._steps += 1
             self._faults.at("step", self._steps)
-            if open_.sitting.over:
+            if open_.filming is not None and not open_.sitting.over:  # else the next episode may have begun already
+                open_.filming.shoot()
+            if open_.sitting.over or (open_.filming is not None and open_.filming.full):
                 return self._end_sitting(open_)
         return Report(True)
 
     def _end_sitting(self, open_: _Open) -> Report:
-        """Scores that reach the goal of the run are confirmed on fresh seeds, by the same version; the others are told at once."""
-        scores, stop = open_.sitting.scores(), self._rules.stop
-        if open_.scores is None and stop.return_ is not None and scores.mean >= stop.return_:
+        """Scores that reach the goal of the run are confirmed on fresh seeds, by the same version; then it may be filmed."""
+        version, stop = open_.found.version, self._rules.stop
+        if open_.filming is not None:
+            return self._tell(open_, open_.filming.end())
+        scores = open_.sitting.scores()
+        if open_.scores is None:
             open_.scores = scores
-            open_.sitting = self._sit(open_.table, stop.episodes, "confirmation", open_.found.version)
-            return Report(True)
+            if stop.return_ is not None and scores.mean >= stop.return_:
+                open_.sitting = self._sit(open_.table, stop.episodes, "confirmation", version)
+                return Report(True)
+        else:
+            open_.confirmation = scores
+        if self._clips is None or not self._clips.due:
+            return self._tell(open_)
+        open_.sitting = self._sit(self._clips.judge(open_.found), 1, "film", version)
+        open_.filming = self._clips.begin(version)
+        return Report(True)
+
+    def _tell(self, open_: _Open, video: str | None = None) -> Report:
         self._open = None
-        first, confirmation = (scores, None) if open_.scores is None else (open_.scores, scores)
         seconds, found = time.monotonic() - open_.began, open_.found
-        judged = Evaluation(found.version, found.meta["steps"], first, seconds, confirmation)
-        return Report(True, evaluation=judged)
+        assert open_.scores is not None
+        steps = found.meta["steps"]
+        return Report(
+            True, evaluation=Evaluation(found.version, steps, open_.scores, seconds, open_.confirmation, video)
+        )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from shoal.api.env import Env
 from shoal.api.evaluation import Scores
+from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.rollout.deal import Deal
 from shoal.rollout.evaluate import Sitting
 from shoal.rollout.rollout import Watcher
@@ -50,3 +51,7 @@ class Evaluator:
     def close(self) -> None:
         """Free the worlds."""
         self.env.close()
+
+
+Judge = Callable[[Checkpoint], Evaluator]
+"""Seats everyone in the version of a checkpoint, around worlds that stay the same."""

@@ -74,7 +74,7 @@ class Scoreboard:
         return {
             **fields, "seconds": evaluation.seconds, "passed_over": self._overtaken, "best": best,
             "returns": evaluation.scores.returns, "lengths": evaluation.scores.lengths,
-            "confirmation": None if confirmation is None else _facts(confirmation),
+            "confirmation": None if confirmation is None else _facts(confirmation), "video": evaluation.video,
         }  # fmt: skip
 
     def missed(self, declared: Iterable[str], scores: Scores) -> list[str]:
