@@ -124,6 +124,10 @@ class Env(ABC):
         """An RGB picture `[height, width, 3]` of one copy, or None where there is none."""
         return None
 
+    def set_stage(self, number: int) -> bool:
+        """A stage of a curriculum begins with the next `reset`; False: this world knows no stages."""
+        return False
+
     def snapshot(self) -> Tree | None:
         """Everything needed to go on from here, or None: this world cannot."""
         return None

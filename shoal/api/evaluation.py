@@ -60,6 +60,8 @@ class Evaluation:
     """Of a version that reached `stop.return`: as many episodes as `stop.episodes`, on fresh seeds."""
     video: str | None = None
     """The file in `videos/` that shows one more episode, if it was filmed."""
+    stage: int = 0
+    """The stage of the curriculum that it was saved and played in."""
 
 
 def bootstrap_interval(values: list[float], level: float = 0.95) -> tuple[float, float]:

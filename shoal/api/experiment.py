@@ -203,6 +203,15 @@ class EvaluationConfig(Config):
     """Numbers in the world's `info` to score as well: name -> how an episode's steps become one, `sum`, `mean`, `last` or `max`."""
 
 
+class StageConfig(Config):
+    """One stage of a curriculum: how the world is while it lasts."""
+
+    at: float | None = None
+    """It begins when an evaluation in the stage before scores at least this mean return. The first stage has none."""
+    kwargs: dict[str, Any] = {}
+    """Laid over `env.kwargs`. Worlds with a method `set_stage(number)` are told the number of the stage besides."""
+
+
 class StopConfig(Config):
     """When the run ends: whichever comes first."""
 
@@ -252,6 +261,8 @@ class Experiment(Config):
     """When the run is saved."""
     evaluation: EvaluationConfig | None = None
     """What is judged beside training. Left out: nothing."""
+    curriculum: list[StageConfig] = []
+    """Stages of the world, each of which begins when evaluations of the one before are good enough. Left out: it stays as it is."""
     stop: StopConfig = StopConfig()
     """When the run ends."""
     log: LogConfig = LogConfig()
@@ -260,6 +271,17 @@ class Experiment(Config):
     """Everything random follows from it."""
     name: str = Field("experiment", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """The folder under `runs/`; a file's stem when loaded from a file."""
+
+    @model_validator(mode="after")
+    def _stages_follow_scores(self) -> Self:
+        stages = self.curriculum
+        if stages and self.evaluation is None:
+            raise ValueError("curriculum: evaluations decide when a stage begins; add evaluation: {every: 30s}")
+        if stages and stages[0].at is not None:
+            raise ValueError("curriculum: the first stage begins with the run; leave its `at` out")
+        if lacking := [number for number, stage in enumerate(stages) if number and stage.at is None]:
+            raise ValueError(f"curriculum: stage {lacking[0]} never begins; give the score of the one before as `at`")
+        return self
 
 
 def load_experiment(path: Path | None, overrides: list[str]) -> Experiment:

@@ -67,3 +67,8 @@ def reading(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise DamageError(f"{name} cannot be read ({error.strerror})") from None
+
+
+def stage_of(found: Checkpoint | None) -> int:
+    """The stage of its curriculum that a run was in."""
+    return 0 if found is None else int(found.meta.get("controller", {}).get("stage", 0))

@@ -38,6 +38,9 @@ class BackgroundEnv(Env):
     def render(self, row: int) -> Array | None:
         return self._env.render(row)
 
+    def set_stage(self, number: int) -> bool:
+        return self._env.set_stage(number)
+
     def snapshot(self) -> Tree | None:
         return self._env.snapshot()
 

@@ -26,6 +26,7 @@ from shoal.envs import AGENT
 from shoal.envs.action_log import ActionLog, check_repeated, copied
 from shoal.envs.info_metrics import InfoMetrics
 from shoal.envs.spaces import Columns, action_decoder, action_space, count_choices, flat_mask, observation_space
+from shoal.envs.stages import tell_stage
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit)
 """Wrappers that leave observations as they are."""
@@ -117,6 +118,10 @@ class GymnasiumLoop(Env):
             raise InputError(f"{self._name} cannot be drawn: {error}") from error
         except Exception as error:
             raise self._failure(row, error) from error
+
+    def set_stage(self, number: int) -> bool:
+        """Those of the copies' own that have such a method are told."""
+        return tell_stage([env.unwrapped for env in self._envs], number)
 
     def snapshot(self) -> Tree | None:
         """Seed, number and actions of every open episode."""

@@ -29,6 +29,7 @@ from shoal.envs.spaces import (
     flat_mask,
     observation_space,
 )
+from shoal.envs.stages import tell_stage
 
 CARTPOLE = ("state", "steps", "prev_done")
 """What a vector CartPole is made of, beside its chance."""
@@ -102,6 +103,10 @@ class GymnasiumVector(Env):
             except gymnasium.error.DependencyNotInstalled as error:
                 raise InputError(f"{self._name} cannot be drawn: {error}") from error
         return None if self._pictures is None else np.asarray(self._pictures[row])
+
+    def set_stage(self, number: int) -> bool:
+        """The world is told, if it has such a method."""
+        return tell_stage([self._env.unwrapped], number)
 
     def snapshot(self) -> Tree | None:
         """Of the worlds whose insides are known: CartPole's."""

@@ -21,6 +21,7 @@ from shoal.envs.info_metrics import InfoMetrics
 from shoal.envs.pettingzoo_copies import AECCopy, Agent, Copy, End, ParallelCopy, Scene
 from shoal.envs.pettingzoo_games import shares_reward
 from shoal.envs.pettingzoo_groups import MASK, Table, agents_of, check_alike, tables_of
+from shoal.envs.stages import tell_stage
 
 
 class PettingZooLoop(Env):
@@ -109,6 +110,10 @@ class PettingZooLoop(Env):
             return np.asarray(env.render())
         except Exception as error:
             raise self._failure(row, error) from error
+
+    def set_stage(self, number: int) -> bool:
+        """The games that have such a method are told."""
+        return tell_stage([copy.env.unwrapped for copy in self._copies], number)
 
     def snapshot(self) -> Tree | None:
         """Seed, number and actions of every open episode."""

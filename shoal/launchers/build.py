@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,13 @@ from shoal.base.seeding import Noise, derive_seed
 from shoal.base.tree import Tree
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
-from shoal.envs import make_env
 from shoal.envs.background import BackgroundEnv
 from shoal.launchers.contents import contents_of, fits, is_whole, saves_replay, versions_before
 from shoal.launchers.hosts import Job, clients_of
 from shoal.launchers.players import make_archive, make_deal, make_judge, make_player, make_seat
 from shoal.launchers.program import PlayerPlan, PolicyPlan, Program, expand
 from shoal.launchers.shards import make_rate, make_replay, shard_of
+from shoal.launchers.stages import STAGE, MailboxStages, StagedEnv, make_staged
 from shoal.launchers.wiring import Streams
 from shoal.monitoring.shares import Shares
 from shoal.rollout.evaluate import copies_for
@@ -231,9 +232,10 @@ class Builder:
         experiment = program.experiment
         assert experiment.evaluation is not None, "hosts_of"
         assert self.checkpoints is not None, "a run with evaluations has a folder"
-        env = make_env(experiment.env, copies_for(experiment.evaluation.episodes))
+        env: Env = StagedEnv(experiment, copies_for(experiment.evaluation.episodes))
         env.watched = experiment.evaluation.metrics
-        rules = Rules(experiment.evaluation, experiment.stop, experiment.seed, experiment.env.timeout)
+        last = max(0, len(experiment.curriculum) - 1)
+        rules = Rules(experiment.evaluation, experiment.stop, experiment.seed, experiment.env.timeout, last)
         return EvaluationWorker(
             name, env, self.streams.mailbox("evaluate"), CheckpointStore(self.checkpoints), make_judge(program, env),
             rules, self.streams.waiter, judged=self.life.judged, pulse=self.pulse,
@@ -241,11 +243,11 @@ class Builder:
         )  # fmt: skip
 
     def _clips(self, program: Program, folder: Path) -> Clips | None:
-        config, evaluation = program.experiment.env, program.experiment.evaluation
+        evaluation = program.experiment.evaluation
         if evaluation is None or evaluation.video is None:
             return None
-        env = make_env(config, 1, render=True)
-        check_drawn(env, config.id)
+        env = StagedEnv(program.experiment, 1, render=True)
+        check_drawn(env, program.experiment.env.id)
         return Clips(folder, evaluation.video, env, make_judge(program, env))
 
     # ------------------------------------------------------------ actor
@@ -267,16 +269,27 @@ class Builder:
     def _rollout(self, producer: int, mark: Callable[[str], object] | None) -> Rollout:
         """Env copies and their seats."""
         experiment, copies = self.program.experiment, self.program.envs_per_producer
-        env: Env = make_env(experiment.env, copies, first_slot=producer * copies)
-        if experiment.env.background and self.streams.wake is not None:
-            env = BackgroundEnv(env, done=self.streams.wake)
+        stages = None
+        if experiment.curriculum:
+            build = partial(self._worlds, producer)
+            stages = MailboxStages(experiment, self.streams.mailbox(STAGE), build)
+        env = self._worlds(producer, 0 if stages is None else stages.stage)
         seats = [self._seat(plan, producer) for plan in self.program.players.values()]
         seed = derive_seed(experiment.seed, "env", self.life.incarnation, self.life.version)
         deal = make_deal(self.program, copies, seed=seed, first_slot=producer * copies)
         # Where others learn meanwhile, rounds up to the lag and one more may be posted when a checkpoint is due.
         ahead = self.supervised or self.program.max_lag
         keep = self.program.max_lag + 2 if self.program.exact and ahead else 0
-        return Rollout(env, seats, seed=seed, timeout=experiment.env.timeout, mark=mark, deal=deal, keep=keep)
+        return Rollout(
+            env, seats, seed=seed, timeout=experiment.env.timeout, mark=mark, deal=deal, keep=keep, stages=stages
+        )
+
+    def _worlds(self, producer: int, stage: int) -> Env:
+        experiment, copies = self.program.experiment, self.program.envs_per_producer
+        env = make_staged(experiment, stage, copies, first_slot=producer * copies)
+        if experiment.env.background and self.streams.wake is not None:
+            return BackgroundEnv(env, done=self.streams.wake)
+        return env
 
     def _seat(self, plan: PlayerPlan, producer: int) -> Seat:
         """A later life goes on at the round that its predecessor left open, with randomness that was not used yet."""

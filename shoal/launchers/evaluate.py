@@ -12,6 +12,7 @@ from shoal.api.evaluation import Scores
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
+from shoal.checkpoints.checkpoint import stage_of
 from shoal.checkpoints.store import CheckpointStore, parse_which
 from shoal.launchers.players import load_versions, make_evaluator
 from shoal.launchers.program import Program, expand
@@ -28,6 +29,8 @@ class Loaded:
     mailboxes: dict[str, Mailbox]
     """Of every policy that learned, with its parameters."""
     version: int
+    stage: int
+    """Of its curriculum."""
 
 
 def load_run(
@@ -44,7 +47,7 @@ def load_run(
             f"checkpoint {version} of {folder.path} is damaged ({damage}): try --checkpoint {found.version}"
         )
     program = expand(experiment)
-    return Loaded(folder, program, load_versions(program, found), found.version)
+    return Loaded(folder, program, load_versions(program, found), found.version, stage_of(found))
 
 
 def evaluate(
@@ -58,5 +61,5 @@ def evaluate(
 ) -> tuple[Scores, int]:
     """Scores of `episodes` greedy episodes, and the version that played them. `overrides`: another world, other opponents."""
     loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root)
-    with closing(make_evaluator(loaded.program, loaded.mailboxes, episodes)) as evaluator:
+    with closing(make_evaluator(loaded.program, loaded.mailboxes, episodes, stage=loaded.stage)) as evaluator:
         return evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation")), loaded.version

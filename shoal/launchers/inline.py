@@ -17,13 +17,14 @@ from torch import Tensor
 
 from shoal.api.worker import Worker
 from shoal.base.errors import ShoalError
-from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.checkpoint import Checkpoint, stage_of
 from shoal.checkpoints.contents import to_bytes
 from shoal.launchers.build import Builder, first_life
 from shoal.launchers.contents import BEFORE, older_versions, saves_contents
 from shoal.launchers.hosts import hosts_of
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.program import Program, expand
+from shoal.launchers.stages import STAGE, say_stage
 from shoal.launchers.threads import ReplicaThreads
 from shoal.launchers.wiring import MemoryStreams, plan_wiring
 from shoal.streams.sample import Account, account
@@ -44,6 +45,8 @@ class InlineLauncher:
         hosts = hosts_of(program)
         wiring = plan_wiring(program, hosts)
         self._streams = MemoryStreams(wiring)
+        self._program = program
+        self.enter_stage(stage_of(start))
         life = first_life(program, start)
         self.goes_on: bool | None = life.whole
         self.mailboxes = {name: self._streams.mailbox(f"version/{name}") for name in program.policies}
@@ -57,7 +60,6 @@ class InlineLauncher:
             policy: [builders[rank % copies].trainer(policy, rank) for rank in range(program.trainers)]
             for policy in program.policies
         }
-        self._program = program
         self._others: list[Worker] = [builders[0].build(job) for job in self._jobs if job.kind != "trainer"]
         self._judges = [worker for worker in self._others if isinstance(worker, EvaluationWorker)]
         self._workers = [*self._others, *_polled(list(self._trainers.values()), threads=copies > 1)]
@@ -111,6 +113,11 @@ class InlineLauncher:
         trainers = [trainer for replicas in self._trainers.values() for trainer in replicas]
         held = {worker.name: to_bytes(worker.contents(version)) for worker in [*self._others, *trainers]}
         return {**held, BEFORE: older_versions(self._program, self.mailboxes, version)}
+
+    def enter_stage(self, stage: int) -> None:
+        """Tell actors which stage of the curriculum the run is in."""
+        if self._program.experiment.curriculum:
+            say_stage(self._streams.mailbox(STAGE), stage)
 
     def accounts(self) -> Account:
         """What became of all rows."""

@@ -39,6 +39,9 @@ class Launcher(Protocol):
     def contents(self, version: int) -> dict[str, bytes]:
         """Worker -> what it holds, for a checkpoint of `version`; empty: this launcher cannot ask, or nobody needs it."""
 
+    def enter_stage(self, stage: int) -> None:
+        """Tell actors which stage of the curriculum the run is in."""
+
     def accounts(self) -> Account:
         """What became of all rows of this launch."""
 

@@ -14,10 +14,11 @@ from shoal.base.errors import InputError
 from shoal.base.seeding import Noise
 from shoal.base.table import import_target
 from shoal.base.tree import tree_map
-from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.checkpoint import Checkpoint, stage_of
 from shoal.envs import make_env
 from shoal.launchers.other_runs import load_from
 from shoal.launchers.program import PlayerPlan, PolicyPlan, Program
+from shoal.launchers.stages import StagedEnv, make_staged
 from shoal.launchers.wiring import Streams, past_slack
 from shoal.rollout.deal import Deal
 from shoal.rollout.evaluate import copies_for
@@ -148,11 +149,12 @@ class Watch:
 
 
 def make_evaluator(
-    program: Program, mailboxes: dict[str, Mailbox], episodes: int, watch: Watch | None = None
+    program: Program, mailboxes: dict[str, Mailbox], episodes: int, watch: Watch | None = None, *, stage: int = 0
 ) -> Evaluator:
     """Worlds for so many episodes, and everyone at the table: learners greedy, in the newest version; the others as they are."""
     copies, render = (copies_for(episodes), False) if watch is None else (watch.copies, watch.render)
-    return make_table(program, mailboxes, make_env(program.experiment.env, copies, render=render), watch)
+    env = make_staged(program.experiment, stage, copies, render=render)
+    return make_table(program, mailboxes, env, watch)
 
 
 def make_judge(program: Program, env: Env) -> Judge:
@@ -160,7 +162,13 @@ def make_judge(program: Program, env: Env) -> Judge:
 
     Versions are loaded into the program's own algorithms, which nobody else may use.
     """
-    return lambda found: make_table(program, load_versions(program, found), env)
+
+    def judge(found: Checkpoint) -> Evaluator:
+        if isinstance(env, StagedEnv):
+            env.enter(stage_of(found))
+        return make_table(program, load_versions(program, found), env)
+
+    return judge
 
 
 def load_versions(program: Program, found: Checkpoint) -> dict[str, Mailbox]:

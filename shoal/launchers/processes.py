@@ -19,13 +19,14 @@ from torch import Tensor
 
 from shoal.api.worker import Report
 from shoal.base.errors import ShoalError
-from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.checkpoint import Checkpoint, stage_of
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.contents import BEFORE, CONTENTS, older_versions, saves_contents
 from shoal.launchers.hosting import HostStreams, Supervision
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.links import Death, Link, count_death
 from shoal.launchers.program import Program
+from shoal.launchers.stages import STAGE, say_stage
 from shoal.monitoring.run_folder import RunFolder
 from shoal.streams.leave import LeaveGiver
 from shoal.streams.sample import Account
@@ -67,6 +68,7 @@ class ProcessLauncher:
         self._posted: Counter[tuple[int, str]] = Counter()
         self._states: dict[str, bytes] = {}
         self.goes_on: bool | None = None
+        self.enter_stage(stage_of(start))
         self._contents: dict[str, bytes] = {}
         self.checkpoint = start.version if start and not program.hogwild else -1
         """The version that a trainer's next life goes on from; -1: from none."""
@@ -252,6 +254,11 @@ class ProcessLauncher:
         if self._controller.reason is not None:
             while self._inbox:
                 self._controller.receive(self._inbox.popleft())
+
+    def enter_stage(self, stage: int) -> None:
+        """Tell actors which stage of the curriculum the run is in."""
+        if self._program.experiment.curriculum:
+            say_stage(self._streams.mailbox(STAGE), stage)
 
     def accounts(self) -> Account:
         """What became of all rows."""

@@ -27,6 +27,7 @@ from shoal.envs import make_env
 from shoal.launchers.casting import Role, cast
 from shoal.launchers.other_runs import begin_from
 from shoal.launchers.shards import check_buffers, part_of
+from shoal.launchers.stages import env_at
 from shoal.models import resolved_model
 from shoal.rollout.team import team_group
 from shoal.rollout.world import world_space
@@ -212,7 +213,7 @@ def settled(value: T | None) -> T:
 def expand(experiment: Experiment, *, exact: bool = True) -> Program:
     """Build what the experiment names and fill in what it leaves open. `exact`: whether a run with lag is, if it does not say."""
     experiment = _with_all_copies(experiment)
-    env = make_env(experiment.env, 1)
+    env = make_env(env_at(experiment, 0), 1)
     try:
         first = env.reset(0)
         groups, masks, game_return = env.groups, _mask_widths(first), env.game_return
@@ -229,6 +230,10 @@ def expand(experiment: Experiment, *, exact: bool = True) -> Program:
     _check_pasts(players, policies)
     needs = min((plan.algorithm.needs for plan in policies.values()), key=lambda needs: needs.max_lag)
     placement = resolve_placement(experiment.placement, needs, experiment.env.num_envs, exact=exact)
+    if (
+        experiment.curriculum and experiment.placement.exact is None
+    ):  # when a stage begins is a matter of time, but in one thread
+        placement = placement.model_copy(update={"exact": exact})
     check_buffers(placement, experiment.placement, policies.values())
     if len(policies) > 1 and placement.trainers != 1 and placement.agree == "allreduce":
         raise InputError(

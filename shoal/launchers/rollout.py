@@ -37,7 +37,9 @@ def rollout(
     watch = Watch(derive_seed(seed, "rollout"), copies_for(episodes, MAX_COPIES), explore=stochastic, render=video)
     judged = list(loaded.program.policies)
     with ExitStack() as stack:
-        evaluator = stack.enter_context(closing(make_evaluator(loaded.program, loaded.mailboxes, episodes, watch)))
+        evaluator = stack.enter_context(
+            closing(make_evaluator(loaded.program, loaded.mailboxes, episodes, watch, stage=loaded.stage))
+        )
         folder = Path(out) if out is not None else _folder(loaded, seed, stochastic=stochastic)
         files = EpisodeFiles(folder, seed=seed, judged=judged)
         film = None

@@ -25,6 +25,7 @@ from shoal.launchers.launcher import Launcher
 from shoal.launchers.players import make_evaluator, make_random_evaluator
 from shoal.launchers.probe import choose_placement
 from shoal.launchers.program import Program, expand
+from shoal.launchers.stages import check_stages
 from shoal.monitoring import provenance
 from shoal.monitoring.logs import LOG, log_to
 from shoal.monitoring.panel import Panel
@@ -95,6 +96,7 @@ def train(
         return driver.train(experiment, cluster or Cluster(), trial=trial, root=Path(root), quiet=quiet)
     if isinstance(experiment.placement.actors, ActorRange):
         raise InputError(f"placement.actors = {{min, max}} is for --on ray: give one number for --on {on}")
+    check_stages(experiment)
     experiment, why = choose_placement(experiment) if on == "local" else (experiment, None)
     program = expand(experiment, exact=on == "inline")
     folder = RunFolder.create(Path(root), experiment.name, trial)
@@ -119,6 +121,7 @@ def resume(
         from shoal.launchers.ray import driver
 
         return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
+    check_stages(experiment)
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
     return _train(folder, expand(experiment, exact=on == "inline"), start, on, quiet)
 
@@ -328,6 +331,10 @@ class _Run(Surroundings):
                 self._store.tag(BEST, event["version"])
             except InputError as error:
                 self.note(f"version {event['version']} is the best so far, and cannot be kept: {error}")
+
+    def enter_stage(self, stage: int) -> None:
+        self._launcher.enter_stage(stage)
+        self._folder.event("stage", stage=stage, steps=self._controller.counters.steps)
 
     def confirm(self) -> Scores:
         """On seeds that no training episode uses."""

@@ -7,6 +7,7 @@ ask/... and answer/...        rings     actor <-> policy worker
 version/<policy>              mailbox   trainer -> whoever acts
 leave/<policy>/<rank>         mailbox   controller -> trainer
 contents                      mailbox   controller -> all others: the version whose checkpoint shall hold what they hold
+stage                         mailbox   controller -> actor: the stage of the curriculum that the run is in
 evaluate                      mailbox   controller -> evaluation worker: the version that is due, and nothing else
 """
 
@@ -24,6 +25,7 @@ from shoal.launchers.contents import CONTENTS, saves_contents
 from shoal.launchers.hosts import Host, Job, clients_of, host_of
 from shoal.launchers.program import Program
 from shoal.launchers.shards import shard_of
+from shoal.launchers.stages import STAGE
 from shoal.streams import batch, inference_rings, leave
 from shoal.streams.primitives import Mailbox, Ring, Tally, Waiter
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing, NoWaiting
@@ -130,6 +132,8 @@ def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
     wiring.boxes.update(_past_boxes(program, hosts))
     if saves_contents(program):
         wiring.boxes[CONTENTS] = BoxPlan(8, 1, _players(hosts))
+    if program.experiment.curriculum:
+        wiring.boxes[STAGE] = BoxPlan(1, 1, _players(hosts))
     if judges := tuple(host.name for host in hosts if host.has("evaluation")):
         wiring.boxes["evaluate"] = BoxPlan(1, 1, judges)
     for name, player in program.players.items():

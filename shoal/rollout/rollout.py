@@ -14,6 +14,7 @@ import numpy as np
 from shoal.api.env import Array, Env, Episode, Step
 from shoal.api.metric import Metric, merge_into
 from shoal.base.errors import ShoalError
+from shoal.base.seeding import derive_seed
 from shoal.base.tree import Tree
 from shoal.rollout.deal import Deal
 from shoal.rollout.seat import Seat
@@ -52,6 +53,21 @@ class Watcher(ABC):
         """What came of it; `episodes` are those of the step, with who played them."""
 
 
+class Stages(ABC):
+    """Which stage of a curriculum the worlds are in, and which they should be in."""
+
+    stage: int
+
+    @property
+    @abstractmethod
+    def due(self) -> int:
+        """The stage that the run is in."""
+
+    @abstractmethod
+    def enter(self, stage: int, env: Env) -> Env:
+        """`env`, or others in its place, in that stage from the next reset on."""
+
+
 class Rollout:
     """Plays on and on: ask every seat, step the world, show every seat what came of it.
 
@@ -69,9 +85,11 @@ class Rollout:
         mark: Callable[[str], object] | None = None,
         deal: Deal | None = None,
         keep: int = 0,
+        stages: Stages | None = None,
         watcher: Watcher | None = None,
     ) -> None:
         self._keep, self._beginnings = keep, dict[int, Tree]()
+        self._seed, self._stages = seed, stages
         self._env, self._seats, self._timeout, self._mark, self._deal = env, seats, timeout, mark, deal
         self._watcher = watcher
         self._learners = [seat for seat in seats if seat.learns]
@@ -82,12 +100,7 @@ class Rollout:
         self._answers: list[Answer] | None = None
         self._stepping = False
         self._sent = 0.0
-        env.wants_state = any(seat.wants_world for seat in seats)
-        self._world = WorldView(env) if env.wants_state else None
-        step = env.reset(seed)
-        world = None if self._world is None else self._world.see(step)
-        for seat in seats:
-            seat.start(step.turns[seat.group], None if deal is None else deal.owned(seat.policy), world)
+        step = self._start(seed)
         if watcher is not None:
             watcher.start(step)
 
@@ -125,6 +138,8 @@ class Rollout:
 
     def restore(self, tree: Tree) -> None:
         """Go on from the beginning of a round, whatever was before."""
+        if self._stages is not None and self._stages.stage != tree["stage"]:
+            self._enter(self._stages, tree["stage"])
         self._env.restore(tree["env"])
         for seat, part in zip(self._seats, tree["seats"], strict=True):
             seat.restore(part)
@@ -150,6 +165,7 @@ class Rollout:
         return {
             "env": env, "seats": tuple(seats), "deal": None if deal is None else deal.snapshot(),
             "world": None if world is None else world.snapshot(),
+            "stage": 0 if self._stages is None else self._stages.stage,
         }  # fmt: skip
 
     def _note_beginning(self) -> None:
@@ -161,7 +177,28 @@ class Rollout:
             self._beginnings[round_] = begun
             self._beginnings.pop(round_ - self._keep, None)
 
+    def _start(self, seed: int) -> Step:
+        """New episodes everywhere."""
+        env, deal = self._env, self._deal
+        env.wants_state = any(seat.wants_world for seat in self._seats)
+        self._world = WorldView(env) if env.wants_state else None
+        step = env.reset(seed)
+        world = None if self._world is None else self._world.see(step)
+        for seat in self._seats:
+            seat.start(step.turns[seat.group], None if deal is None else deal.owned(seat.policy), world)
+        return step
+
+    def _enter(self, stages: Stages, stage: int) -> None:
+        """The world changes: open episodes are cut short, and nobody learns from what was left of them."""
+        self._env = stages.enter(stage, self._env)
+        if self._deal is not None:
+            self._deal.anew(list(range(self._env.num_envs)))
+        self._start(derive_seed(self._seed, "stage", stage))
+
     def _ask(self) -> bool:
+        stages = self._stages
+        if stages is not None and stages.due != stages.stage and self._round is not None:
+            self._enter(stages, stages.due)
         for seat in self._learners:
             if not seat.ready():
                 return False

@@ -105,6 +105,8 @@ class Seat:
         """The first view, after a reset."""
         if self._team is not None:
             self._team.restart()
+        if self.builder is not None:
+            self.builder.restart()
         self._view, self.owned = self._look(turn, world), owned
         if owned is not None:
             self._view = masked(self._view, owned, owned)

@@ -100,6 +100,12 @@ class TrajectoryBuilder:
         # carried rows are gathered anew for each fragment and never written to
         return {**tree_map(np.copy, books), "waiting": self._waiting, "carried": self._carried}
 
+    def restart(self) -> None:
+        """New episodes begin everywhere, and nothing is known of those that were open. Only between two."""
+        assert self.between, "in the middle of a fragment"
+        self._pending[:], self._earned[:], self._first[:] = False, 0.0, True
+        self._waiting, self._carried = False, None
+
     def restore(self, tree: Tree) -> None:
         """Go on from `snapshot`."""
         self._pending[:], self._earned[:], self._first[:] = tree["pending"], tree["earned"], tree["first"]

@@ -58,6 +58,9 @@ class Surroundings(Protocol):
     def confirm(self) -> Scores:
         """Play greedy episodes with the newest version."""
 
+    def enter_stage(self, stage: int) -> None:
+        """Let all worlds go on in this stage of the curriculum."""
+
     def accounts(self) -> Account:
         """What became of all rows."""
 
@@ -90,6 +93,8 @@ class Controller:
         self._began = time.monotonic()
         self._saved = self._ordered = self._moment()
         self._before: Account | None = None
+        self.stage = 0
+        """Of the curriculum."""
         self._last_row = (self._began, 0)
         self.fps = 0.0
         self.baseline: dict[str, float] = {}
@@ -98,7 +103,8 @@ class Controller:
     def state_dict(self) -> dict[str, Any]:
         """Counters and the windows of finished episodes, for a checkpoint."""
         rows = asdict(self._account())
-        return {"counters": asdict(self.counters), "episodes": self._aggregate.state_dict(), "rows": rows}
+        state = {"counters": asdict(self.counters), "episodes": self._aggregate.state_dict(), "rows": rows}
+        return {**state, "stage": self.stage}
 
     def load_state_dict(self, state: dict[str, Any], *, replay: bool = False) -> None:
         """Go on counting. `replay`: what was kept for it is there again."""
@@ -106,6 +112,7 @@ class Controller:
             self._before = Account(**state["rows"]).at_rest(replay=replay)
         self.counters = Counters(**state["counters"])
         self._aggregate.load_state_dict(state["episodes"])
+        self.stage = state.get("stage", 0)
         self._began = time.monotonic() - self.counters.elapsed
         self._last_row = (time.monotonic(), self.counters.steps)
         self._versions = dict.fromkeys(self._versions, self.counters.update)
@@ -133,7 +140,8 @@ class Controller:
 
     def _take_score(self, evaluation: Evaluation) -> None:
         """A version was judged. If its score is the goal of the run, and was confirmed, the run is over."""
-        board, goal = self.scoreboard, self._experiment.stop.return_
+        board, stages = self.scoreboard, self._experiment.curriculum
+        goal = self._experiment.stop.return_ if evaluation.stage >= len(stages) - 1 else None
         self._around.judged(board.end(evaluation, goal))
         assert self._experiment.evaluation is not None, "it was ordered"
         for line in board.missed(self._experiment.evaluation.metrics, evaluation.scores):
@@ -143,6 +151,21 @@ class Controller:
         if board.confirmed is not None and self.confirmed is not None:
             played = f"greedy mean {self.confirmed.mean:.1f} over {len(self.confirmed.returns)} episodes"
             self.stop(f"stop.return = {goal:g} reached by version {evaluation.version:,}: {played}")
+
+        if evaluation.stage == self.stage < len(stages) - 1:
+            self._leave_stage(evaluation, stages[self.stage + 1].at)
+
+    def _leave_stage(self, evaluation: Evaluation, needed: float | None) -> None:
+        """If the score is good enough, the next stage begins; what training earned before says nothing of it."""
+        mean = evaluation.scores.mean
+        if needed is None or mean < needed:
+            return
+        self.stage += 1
+        self._aggregate.forget_recent()
+        self._around.enter_stage(self.stage)
+        self._around.note(
+            f"stage {self.stage} begins: version {evaluation.version:,} scored {mean:g} against {needed:g}"
+        )
 
     def _labelled(self, report: Report) -> Report:
         """Where several policies learn, each has its own `train/<policy>/...`."""
@@ -271,6 +294,8 @@ class Controller:
             self.fps = (self.counters.steps - steps) / max(now - then, 1e-9)
         extra: dict[str, float] = {"time/fps": self.fps, "time/elapsed": now - self._began, **self._rows()}
         extra |= self.baseline | self.scoreboard.columns()
+        if self._experiment.curriculum:
+            extra["rollout/stage"] = self.stage
         if self._experiment.evaluation is None and self.confirmed is not None:
             extra["eval/mean_reward"] = self.confirmed.mean
             extra["eval/std_reward"] = self.confirmed.std

@@ -18,7 +18,7 @@ from shoal.api.worker import Report, Worker
 from shoal.base.errors import InputError
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.seeding import derive_seed
-from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.checkpoint import Checkpoint, stage_of
 from shoal.checkpoints.store import CheckpointStore
 from shoal.monitoring.logs import LOG
 from shoal.rollout.evaluate import Sitting
@@ -41,6 +41,8 @@ class Rules:
     seed: int
     timeout: float
     """Of a step of the worlds."""
+    last_stage: int = 0
+    """Of the curriculum: only there the return counts that `stop` names."""
 
 
 @dataclass
@@ -143,7 +145,8 @@ class EvaluationWorker(Worker):
         scores = open_.sitting.scores()
         if open_.scores is None:
             open_.scores = scores
-            if stop.return_ is not None and scores.mean >= stop.return_:
+            goal = stop.return_ if stage_of(open_.found) >= self._rules.last_stage else None
+            if goal is not None and scores.mean >= goal:
                 open_.sitting = self._sit(open_.table, stop.episodes, "confirmation", version)
                 return Report(True)
         else:
@@ -158,7 +161,7 @@ class EvaluationWorker(Worker):
         self._open = None
         seconds, found = time.monotonic() - open_.began, open_.found
         assert open_.scores is not None
-        steps = found.meta["steps"]
-        return Report(
-            True, evaluation=Evaluation(found.version, steps, open_.scores, seconds, open_.confirmation, video)
+        judged = Evaluation(
+            found.version, found.meta["steps"], open_.scores, seconds, open_.confirmation, video, stage_of(found)
         )
+        return Report(True, evaluation=judged)

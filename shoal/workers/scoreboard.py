@@ -20,6 +20,8 @@ class Best:
 
     version: int
     mean: float
+    stage: int = 0
+    """Of the curriculum: scores of a later stage count for more, whatever they are."""
 
 
 class Scoreboard:
@@ -64,11 +66,14 @@ class Scoreboard:
             self.confirmed = evaluation
         mean = evaluation.scores.mean
         best = math.isfinite(mean) and (
-            self.confirmed is not None or self.best is None or evaluation.scores.mean > self.best.mean
+            self.confirmed is not None
+            or self.best is None
+            or (evaluation.stage, mean) > (self.best.stage, self.best.mean)
         )
         if best:
-            self.best = Best(evaluation.version, mean)
-        fields = {"version": evaluation.version, "steps": evaluation.steps, **_facts(evaluation.scores)}
+            self.best = Best(evaluation.version, mean, evaluation.stage)
+        fields = {"version": evaluation.version, "steps": evaluation.steps, "stage": evaluation.stage}
+        fields |= _facts(evaluation.scores)
         self._waiting = {f"eval/{name}": number for name, number in _flat(fields).items()}
         self._waiting |= {"eval/seconds": evaluation.seconds, "eval/passed_over": self._overtaken}
         return {
@@ -124,7 +129,7 @@ class Scoreboard:
         self.judged = max((event["version"] for event in kept), default=-1)
         for event in kept:
             if event["best"] and event["mean_reward"] is not None:
-                self.best = Best(event["version"], event["mean_reward"])
+                self.best = Best(event["version"], event["mean_reward"], event.get("stage", 0))
 
 
 def _facts(scores: Scores) -> dict[str, Any]:
