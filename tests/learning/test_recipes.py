@@ -18,6 +18,7 @@ BARS = {
     "cartpole": (475.0, 100_000, 5),
     "pendulum": (-200.0, 200_000, 4),
     "pendulum-sac": (-180.0, 30_000, 4),
+    "cartpole-dqn": (475.0, 100_000, 4),
     "cartpole-memory": (450.0, 500_000, 4),
     "memory-corridor": (1.0, 150_000, 4),
     "deep-sea-stages": (0.98, 400_000, 4),
