@@ -22,6 +22,7 @@ BARS = {
     "cartpole-memory": (450.0, 500_000, 4),
     "memory-corridor": (1.0, 150_000, 4),
     "deep-sea-stages": (0.98, 400_000, 4),
+    "cartpole-memory-r2d2": (400.0, 500_000, 4),
     "lunarlander": (200.0, 1_000_000, 4),
     "acrobot": (-90.0, 300_000, 4),
     "cartpole-impala": (475.0, 500_000, 4),
