@@ -42,12 +42,21 @@ SHAPES = {
     "two actors": ("local", ["placement.actors=2", "placement.trainers=1"]),
     "policy worker": ("local", ["placement.inference=worker", "placement.actors=1", "placement.trainers=1"]),
     "in step": ("local", ["placement.trainers=2"]),
+    "buffer worker": ("local", ["placement.buffers=1", "placement.actors=1", "placement.trainers=1"]),
 }
-"""How a run is laid out: launcher, overrides. In the last one replicas of the trainer share the work."""
+"""How a run is laid out: launcher, overrides. In step, replicas of the trainer share the work."""
+
+REPLAYED = ("cartpole-dqn",)
+"""Recipes that have something to keep in a buffer worker."""
 
 
-REFUSED = ("multi-cartpole", "in step")
-"""Replicas in step are for one policy."""
+def suits(recipe: str, shape: str) -> bool:
+    """Whether a recipe is run that way."""
+    if recipe in ELSEWHERE:
+        return shape == "inline"
+    if shape == "buffer worker":
+        return recipe in REPLAYED
+    return (recipe, shape) != ("multi-cartpole", "in step")  # which is for one policy
 
 
 class Result(NamedTuple):
@@ -80,10 +89,7 @@ def reached(result: Result, bar: float, allowed: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    ("recipe", "shape"),
-    [(r, s) for r in BARS for s in SHAPES if (s == "inline" or r not in ELSEWHERE) and (r, s) != REFUSED],
-)
+@pytest.mark.parametrize(("recipe", "shape"), [(r, s) for r in BARS for s in SHAPES if suits(r, s)])
 def test_five_seeds(recipe: str, shape: str) -> None:
     bar, allowed, needed = BARS[recipe]
     spawn = multiprocessing.get_context("spawn")
