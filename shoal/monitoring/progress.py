@@ -125,13 +125,18 @@ class Progress:
         return (last[column] - first[column]) / span if span > 0 else None
 
     def _return_rule(self) -> Rule | None:
-        goal, now, first = self.stop.return_, self.number("rollout/ep_rew_mean"), self._first_return
+        goal, now, first = self.stop.return_, self._scored(), self._first_return
         if goal is None:
             return None
         if now is None or first is None:
             return Rule("return", 0.0, f"- of {goal:,.6g}", None)
         fraction = 1.0 if now >= goal else max(0.0, (now - first) / (goal - first)) if first < goal else 0.0
         return Rule("return", fraction, f"{now:,.1f} of {goal:,.6g}", None)
+
+    def _scored(self) -> float | None:
+        """What a goal is held against: the newest evaluation where there are any, else the returns of training."""
+        mean = self.judged.get(f"{EVAL}mean_reward")
+        return float(mean) if isinstance(mean, int | float) else self.number("rollout/ep_rew_mean")
 
     def left_text(self) -> str:
         """`~8 s`; `<8 s` where a goal may end the run before; `-` while nobody can tell."""

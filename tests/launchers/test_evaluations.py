@@ -18,6 +18,8 @@ from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.hosts import hosts_of
 from shoal.launchers.program import expand, plan_of
 from shoal.launchers.wiring import plan_wiring
+from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.status import ended
 from tests.launchers.live import Run, balanced, restarts, rows, train
 from tests.launchers.processes import nothing_left
 
@@ -258,3 +260,35 @@ def test_a_resumed_run_knows_what_was_judged(tmp_path: Path) -> None:
     assert [(e["version"], e["best"]) for e in check_scores(again.folder)] == [(10, True), (20, True)]
     steps = [row["step"] for row in rows(again.folder)]
     assert steps == sorted(steps)
+
+
+def test_every_policy_has_its_score(tmp_path: Path) -> None:
+    tree = Experiment.parse(
+        {
+            "env": {"id": "shoal/signal", "num_envs": 4},
+            "algorithm": {"name": "ppo", "unroll": 16, "minibatch": 32},
+            "model": {"name": "mlp", "hidden": [16]},
+            "evaluation": {"every": "1h", "episodes": 6},
+            "stop": {"updates": 3},
+            "placement": {"actors": 1},
+            "log": {"tensorboard": False},
+        }
+    )
+    outcome = shoal.train(tree, root=tmp_path, on="local", quiet=True)
+    (judged,) = events(outcome.folder)
+    last = rows(outcome.folder)[-1]
+    assert len(judged["policies"]) == 2
+    for name, score in judged["policies"].items():
+        assert last[f"eval/{name}/agent_return"] == score
+    assert last["eval/game_return"] == judged["game_return"]
+    assert ended(RunFolder(outcome.folder))["score"] == judged["mean_reward"]
+
+
+def test_nobody_waits_for_the_last_score_after_a_second_order_to_stop(tmp_path: Path) -> None:
+    def script(run: Run) -> None:
+        run.until(lambda now: now["state"] == "stopping" and now["judging"] is not None, "last evaluation")
+
+    tree = experiment(world={"seconds": 0.5}, stop={"updates": 5}, evaluation={"every": "1h", "episodes": 6})
+    outcome, _ = train(tree, tmp_path, script)
+    assert outcome.reason == "stop.updates = 5 reached"
+    assert events(outcome.folder) == []

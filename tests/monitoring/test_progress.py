@@ -101,3 +101,35 @@ def test_elapsed_text() -> None:
         "1m 01s",
         "2h 01m",
     ]
+
+
+def judged(mean: float, version: int) -> dict[str, float]:
+    return {
+        "eval/mean_reward": mean,
+        "eval/ci_low": mean - 5,
+        "eval/ci_high": mean + 5.5,
+        "eval/version": version,
+        "eval/steps": 1,
+    }
+
+
+def test_the_newest_evaluation_stays_until_the_next() -> None:
+    progress = Progress(stop(steps=100), Clock())
+    progress.add({"step": 1, "eval/mean_reward": 3.0})  # of a confirmation
+    assert progress.judged_text() == ""
+    progress.add({"step": 2, **judged(1040.0, 7)})
+    progress.add({"step": 3})
+    assert progress.judged_text() == "1,040.0 (1,035.0 to 1,045.5) by version 7"
+    progress.add({"step": 4, **judged(20.0, 9)})
+    assert progress.judged_text() == "20.0 (15.0 to 25.5) by version 9"
+
+
+def test_a_goal_is_held_against_evaluations_where_there_are_any() -> None:
+    progress = Progress(stop(**{"return": 100}), Clock())
+    progress.add({"step": 1, "rollout/ep_rew_mean": 0.0})
+    progress.add({"step": 2, "rollout/ep_rew_mean": 10.0})
+    assert next(rule for rule in progress.rules() if rule.name == "return").fraction == pytest.approx(0.1)
+    progress.add({"step": 3, "rollout/ep_rew_mean": 10.0, **judged(80.0, 7)})
+    progress.add({"step": 4, "rollout/ep_rew_mean": 10.0})
+    rule = next(rule for rule in progress.rules() if rule.name == "return")
+    assert (rule.fraction, rule.text) == (pytest.approx(0.8), "80.0 of 100")

@@ -215,3 +215,19 @@ def test_the_clock_ticks_between_rows() -> None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     view.close()
+
+
+def test_the_newest_evaluation_is_shown() -> None:
+    row = {
+        **ROW,
+        "eval/mean_reward": 143.2,
+        "eval/ci_low": 130.1,
+        "eval/ci_high": 155.0,
+        "eval/version": 40,
+        "eval/steps": 900,
+    }
+    assert "judged" not in panel(ROW)
+    assert "judged  143.2 (130.1 to 155.0) by version 40" in panel(row)
+    lines, out = plain(Clock())
+    lines.write(row)
+    assert "| judged 143.2 (130.1 to 155.0) by version 40" in out.getvalue()
