@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -111,16 +112,46 @@ def test_inline(tmp_path: Path, kind: str) -> None:
             assert numbers(cut) == numbers(whole)
 
 
+def resumed_from(whole: Path, version: int, trial: str, on: str) -> Path:
+    """A copy of a run, resumed from one of its checkpoints as if it had been killed soon after."""
+    copy = whole.with_name(trial)
+    shutil.copytree(whole, copy, ignore=shutil.ignore_patterns(".lock", "control.sock"))
+    for path in (copy / "checkpoints").iterdir():
+        if path.name.isdecimal() and int(path.name) > version:
+            shutil.rmtree(path)
+    shoal.resume("cut", trial, root=whole.parent.parent, on=on, quiet=True)
+    return copy
+
+
+def check_periodic(tmp_path: Path, kind: str, points: int, on: str, **placement: Any) -> None:
+    updates = 3 * UPDATES.get(kind, 20)
+    saving = experiment(kind, updates, **placement)
+    often = saving.checkpoint.model_copy(update={"every": parse_cadence("1 updates"), "keep": updates})
+    whole = shoal.train(
+        saving.model_copy(update={"checkpoint": often}), root=tmp_path, trial="whole", on=on, quiet=True
+    ).folder
+    for version in sorted(random.Random(7).sample(range(1, updates), points)):
+        cut = resumed_from(whole, version, f"from-{version}", on)
+        check_equal_weights(whole, cut)
+        if on == "inline":
+            assert numbers(cut) == numbers(whole)
+        shutil.rmtree(cut)
+
+
+def test_periodic_checkpoints(tmp_path: Path) -> None:
+    check_periodic(tmp_path, "recurrent", 2, "inline")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ppo", "recurrent", "dqn"])
 def test_fifty_random_points(tmp_path: Path, kind: str) -> None:
-    updates = UPDATES.get(kind, 10) * 3
-    UPDATES[kind] = updates
-    points = random.Random(7).sample(range(1, updates), min(50, updates - 1))
-    whole, cuts = cut_and_whole(tmp_path, kind, sorted(points), "inline")
-    for cut in cuts:
-        check_equal_weights(whole, cut)
-        assert numbers(cut) == numbers(whole)
+    check_periodic(tmp_path, kind, 50, "inline")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ppo", "recurrent", "dqn"])
+def test_random_points_in_processes(tmp_path: Path, kind: str) -> None:
+    check_periodic(tmp_path, kind, 10, "local", actors=2)
 
 
 @pytest.mark.parametrize(
