@@ -35,6 +35,8 @@ class Report:
     """A trainer's state as safetensors, when it was asked for."""
     contents: dict[str, bytes] = field(default_factory=dict)
     """Worker -> its `contents`, packed, when they were asked for; empty bytes: it has none."""
+    asked: int = 0
+    """The number of the question that they answer."""
     evaluating: int | None = None
     """The evaluation worker begins to judge this version."""
     evaluation: Evaluation | None = None

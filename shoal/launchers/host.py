@@ -108,7 +108,7 @@ def build_workers(order: HostOrder, streams: AttachedStreams) -> list[Worker]:
 def poll_workers(workers: list[Worker], control: ControlEnd, waiter: Waiter, asked: Mailbox | None = None) -> None:
     """Poll them in turn, report and obey, until told to stop. `asked`: for which version their contents are wanted."""
     outbox = Outbox(control)
-    answered = asked.latest() if asked is not None else -1
+    answered = -1  # a new life is asked again, maybe before it can hear: what was asked of the old one does no harm
 
     def sweep() -> bool:
         nonlocal answered
@@ -137,9 +137,10 @@ def poll_workers(workers: list[Worker], control: ControlEnd, waiter: Waiter, ask
 
 
 def _contents(workers: list[Worker], asked: Mailbox) -> Report:
-    version = np.zeros(1, np.int64)
-    asked.read(asked.latest(), version.view(np.uint8))
-    return Report(True, contents={worker.name: to_bytes(worker.contents(int(version[0]))) for worker in workers})
+    version, number = np.zeros(1, np.int64), asked.latest()
+    asked.read(number, version.view(np.uint8))
+    held = {worker.name: to_bytes(worker.contents(int(version[0]))) for worker in workers}
+    return Report(True, contents=held, asked=number)
 
 
 class Outbox:

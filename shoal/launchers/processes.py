@@ -144,7 +144,8 @@ class ProcessLauncher:
             self._states[report.policy] = report.state
             return
         if report.contents:
-            self._contents |= report.contents
+            if report.asked == self._streams.mailbox(CONTENTS).latest():
+                self._contents |= report.contents
             return
         if report.version is not None:
             replica = (report.policy, report.replica)

@@ -247,9 +247,10 @@ class Account:
         return gone if self.settled["inserted"] else {}
 
     def at_rest(self, *, replay: bool) -> Account:
-        """As a resumed run takes over: what was in flight was never there; without its `replay`, what was held is gone."""
+        """As a resumed run takes them over: what was in flight is lost, and without its `replay` what was held is forgotten."""
         forgotten = self.forgotten if replay else self.forgotten + self.held
-        return Account(self.produced - self.in_flight, self.settled, 0, self.evicted, forgotten)
+        settled = {**self.settled, "lost": self.settled["lost"] + self.in_flight}
+        return Account(self.produced, settled, 0, self.evicted, forgotten)
 
     @property
     def balanced(self) -> bool:

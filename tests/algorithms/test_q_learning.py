@@ -210,14 +210,17 @@ def test_the_books_of_a_trainer_that_replays(tmp_path: Path) -> None:
     assert int(weights(outcome.folder)["agent/updates"]) == 3 * sum(warm)
 
 
-def test_a_resumed_run_fills_its_buffer_anew(tmp_path: Path) -> None:
-    outcome = shoal.train(experiment(), trial="one", root=tmp_path, quiet=True, on="inline")
+def test_a_resumed_run_without_its_buffer_fills_it_anew(tmp_path: Path) -> None:
+    whole = experiment()
+    without = whole.model_copy(update={"checkpoint": whole.checkpoint.model_copy(update={"replay": False})})
+    outcome = shoal.train(without, trial="one", root=tmp_path, quiet=True, on="inline")
     before = int(weights(outcome.folder)["agent/updates"])
+    inserted = written(outcome.folder)[-1]["rows/inserted"]
     shoal.resume("replayed", "one", overrides=["stop.updates=18"], root=tmp_path, quiet=True, on="inline")
     rows = written(outcome.folder)[12:]
     assert [row["update"] for row in rows] == list(range(13, 19))
-    assert rows[0]["replay/held"] == rows[0]["rows/inserted"] <= 32
-    warm = sum(row["rows/inserted"] >= 100 for row in rows)
+    assert rows[0]["replay/held"] == rows[0]["rows/inserted"] - inserted <= 32
+    warm = sum(row["replay/held"] >= 100 for row in rows)
     assert 0 < warm < 6
     assert int(weights(outcome.folder)["agent/updates"]) == before + 3 * warm
 

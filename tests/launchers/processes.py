@@ -12,9 +12,9 @@ from pathlib import Path
 def family() -> dict[int, int]:
     """Every process on this machine -> its parent."""
     parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for entry in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            name, rest = path.read_text().rsplit(")", 1)
+            name, rest = Path("/proc", entry, "stat").read_text().rsplit(")", 1)
             parents[int(name.split()[0])] = int(rest.split()[1])
         except (OSError, ValueError):
             continue

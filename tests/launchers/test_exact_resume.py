@@ -126,7 +126,7 @@ def resumed_from(whole: Path, version: int, trial: str, on: str) -> Path:
 def check_periodic(tmp_path: Path, kind: str, points: int, on: str, **placement: Any) -> None:
     updates = 3 * UPDATES.get(kind, 20)
     saving = experiment(kind, updates, **placement)
-    often = saving.checkpoint.model_copy(update={"every": parse_cadence("1 updates"), "keep": updates})
+    often = saving.checkpoint.model_copy(update={"every": "1 updates", "keep": updates})
     whole = shoal.train(
         saving.model_copy(update={"checkpoint": often}), root=tmp_path, trial="whole", on=on, quiet=True
     ).folder
