@@ -66,7 +66,13 @@ class Episode:
     metrics: dict[str, float] = field(default_factory=dict)
     """Numbers from the last `info` under the key `metrics`, and those that are `watched`."""
     played: dict[str, Array] = field(default_factory=dict)
-    """Policy -> returns of the agents it played. Filled in by whoever knows who played whom, not by the world."""
+    """Policy -> returns of the agents it played. Filled in by whoever knows who played whom, not by the world; so is the rest."""
+    producer: int = 0
+    """Which Env of the run."""
+    round: int = 0
+    """The round in which it ended: version `round + 1` is the first that may have learned from its end."""
+    told: dict[str, Any] = field(default_factory=dict)
+    """What explorers had to tell when it ended: name -> Metric."""
 
 
 @dataclass

@@ -19,15 +19,15 @@ class Report:
     """False: nothing to do now; the launcher may let others run."""
     steps: int = 0
     """Environment steps taken."""
-    posted: dict[str, int] = field(default_factory=dict)
-    """Policy -> fragments handed over."""
+    rounds: dict[int, int] = field(default_factory=dict)
+    """Of an actor, producer -> the round that it is in: of those before there is no more to tell."""
     episodes: list[Episode] = field(default_factory=list)
     policy: str = ""
     """Whose version, where there is one."""
     version: int | None = None
     """A trainer finished this version."""
     replica: int = 0
-    """Which replica of the trainer speaks; of replicas in step, the first speaks for all."""
+    """Which replica of the trainer speaks. What replicas in step say of a version is joined before anybody judges it."""
     trained_steps: int = 0
     """Environment steps behind that version: of all replicas in step, otherwise of this one."""
     metrics: dict[str, Metric] = field(default_factory=dict)

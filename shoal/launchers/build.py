@@ -281,7 +281,15 @@ class Builder:
         ahead = self.supervised or self.program.max_lag
         keep = self.program.max_lag + 2 if self.program.exact and ahead else 0
         return Rollout(
-            env, seats, seed=seed, timeout=experiment.env.timeout, mark=mark, deal=deal, keep=keep, stages=stages
+            env,
+            seats,
+            seed=seed,
+            timeout=experiment.env.timeout,
+            mark=mark,
+            deal=deal,
+            keep=keep,
+            stages=stages,
+            producer=producer,
         )
 
     def _worlds(self, producer: int, stage: int) -> Env:

@@ -156,7 +156,13 @@ class Outbox:
         if not report.worked:
             return
         told = (report.version, report.state, report.evaluating, report.evaluation)
-        if report.steps or report.episodes or report.contents or any(part is not None for part in told):
+        if (
+            report.steps
+            or report.rounds
+            or report.episodes
+            or report.contents
+            or any(part is not None for part in told)
+        ):
             self._control.report(report)
             return
         merge_into(self._metrics, report.metrics)

@@ -8,7 +8,7 @@ goes back to the last checkpoint.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,6 +27,7 @@ from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.links import Death, Link, count_death
 from shoal.launchers.program import Program
 from shoal.launchers.stages import STAGE, say_stage
+from shoal.launchers.updates import Updates
 from shoal.monitoring.run_folder import RunFolder
 from shoal.streams.leave import LeaveGiver
 from shoal.streams.sample import Account
@@ -63,9 +64,12 @@ class ProcessLauncher:
         self._made = dict.fromkeys(self._replicas, 0)
         self._resting: dict[Replica, int] = {}
         self._inbox: deque[Report] = deque()
-        self._early: list[Report] = []
+        self._updates = Updates(program.policies, 1 if program.hogwild else program.trainers)
+        self._in_order = program.exact or (program.trainers > 1 and not program.hogwild)
+        self._newest = dict.fromkeys(program.policies, start.version if start else 0)
         self._heard_at = time.monotonic()
-        self._posted: Counter[tuple[int, str]] = Counter()
+        self._rounds: dict[int, int] = {}
+        """Producer -> the round that it is in."""
         self._states: dict[str, bytes] = {}
         self.goes_on: bool | None = None
         self.enter_stage(stage_of(start))
@@ -94,15 +98,13 @@ class ProcessLauncher:
         """Wait for news, take it in, see to the dead. Whether there was progress."""
         self._supervisor.wait(POLL, *self._controller.doors)
         heard = list(self._supervisor.heard())
-        for link, report in heard:
-            self._posted.update({(link.number, policy): count for policy, count in report.posted.items()})
+        for _, report in heard:
             self._note(report)
         for death in list(self._supervisor.deaths(self._program.experiment.env.timeout)):
             if not death.over:
                 self._revive(death)
         self._see_to_progress(bool(heard))
-        self._inbox += [report for report in self._early if self._actors_spoke(report)]
-        self._early = [report for report in self._early if not self._actors_spoke(report)]
+        self._inbox += self._updates.take(self._actors_spoke)
         return any(report.steps or report.version is not None for _, report in heard)
 
     def _see_to_progress(self, heard: bool) -> None:
@@ -123,21 +125,23 @@ class ProcessLauncher:
         began = self._supervisor.links[0].life.version
         return all(
             any(
-                self._streams.ring(f"sample/{p}/{policy}").posted <= self._controller.version_of(policy) - began
+                self._streams.ring(f"sample/{p}/{policy}").posted <= self._newest[policy] - began
                 for p in range(self._program.producers)
             )
             for policy in self._program.policies
         )
 
-    def _actors_spoke(self, update: Report) -> bool:
+    def _actors_spoke(self, version: int) -> bool:
         """In exact runs an update is judged by all episodes that are behind it: actors may be slower to speak than trainers."""
-        assert update.version is not None
-        for link in self._supervisor.links:
-            rounds = update.version - link.life.version
-            producers = self._program.experiment.placement.ring * sum(job.kind == "actor" for job in link.host.jobs)
-            if not link.life.incarnation and self._posted[link.number, update.policy] < rounds * producers:
-                return False
-        return True
+        ring = self._program.experiment.placement.ring
+        return not self._program.exact or all(
+            self._rounds.get(producer, link.life.version) >= version
+            for link in self._supervisor.links
+            if not link.life.incarnation
+            for job in link.host.jobs
+            if job.kind == "actor"
+            for producer in range(job.number * ring, (job.number + 1) * ring)
+        )
 
     def _note(self, report: Report) -> None:
         if report.state is not None:
@@ -147,12 +151,15 @@ class ProcessLauncher:
             if report.asked == self._streams.mailbox(CONTENTS).latest():
                 self._contents |= report.contents
             return
+        self._rounds |= report.rounds
         if report.version is not None:
             replica = (report.policy, report.replica)
-            self._made[replica] += 1
-            self._resting[replica] = report.version
-            if self._program.exact:
-                self._early.append(report)
+            self._newest[report.policy] = report.version
+            if replica in self._made:
+                self._made[replica] += 1
+                self._resting[replica] = report.version
+            if self._in_order:
+                self._updates.add(report)
                 return
         self._inbox.append(report)
 
@@ -251,8 +258,10 @@ class ProcessLauncher:
                 deadline = time.monotonic() + REST
 
     def _hear_last_updates(self) -> None:
-        """A run that was told to stop in the middle of an update is saved after it."""
+        """A run that was told to stop in the middle of an update is saved after it, once all have told of it."""
         if self._controller.reason is not None:
+            self._until(lambda: not self._updates.due, "tell of the last update", "workers")
+            self._inbox += self._updates.rest()
             while self._inbox:
                 self._controller.receive(self._inbox.popleft())
 
@@ -283,6 +292,7 @@ class ProcessLauncher:
         changes: dict[str, Any] = {}
         if any(link.host.has("trainer") for link in links):
             ranks = sorted({job.number for link in links for job in link.host.jobs if job.kind == "trainer"})
+            self._updates.break_off()
             changes = self._where_to_go_on(ranks)
             self._start_again(ranks)
         if death.link.host.has("evaluation"):

@@ -14,7 +14,6 @@ from torch import Tensor
 from shoal.api.experiment import Experiment, StopConfig
 from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.program import expand
 from shoal.launchers.train import Cluster, Outcome, train
 from shoal.monitoring import provenance
 from shoal.monitoring.jsonl import in_order, newest_first
@@ -52,8 +51,6 @@ class Plan:
     experiment: Experiment
     launcher: str
     """Who runs it now."""
-    run_on: str
-    """Who ran it."""
     cluster: Cluster
     until: int | None
     """The update to stop after, where the end would not come again by itself."""
@@ -69,8 +66,7 @@ def plan(run: str, *, on: str | None = None, root: Path | str = "runs") -> Plan:
     if not rows:
         raise InputError(f"{folder.name} has no rows of numbers yet: there is nothing to reproduce")
     records = [record for record in provenance.read(folder) if "machine" in record]
-    run_on = _launcher(records)
-    launcher = on or run_on
+    launcher = on or _launcher(records)
     resumed = _first_resume(folder)
     own_rule = (ended(folder)["reason"] or "").startswith(RULES)
     until = None if own_rule and resumed is None else int(rows[-1]["update"])
@@ -79,7 +75,7 @@ def plan(run: str, *, on: str | None = None, root: Path | str = "runs") -> Plan:
         stop = experiment.stop.model_dump() | {"updates": until, "seconds": StopConfig().seconds}
         experiment = Experiment.parse(experiment.model_dump() | {"stop": stop})
     cluster = Cluster(_address(folder)) if launcher == "ray" else Cluster()
-    return Plan(folder, rows, experiment, launcher, run_on, cluster, until, _warnings(records, launcher), resumed)
+    return Plan(folder, rows, experiment, launcher, cluster, until, _warnings(records, launcher), resumed)
 
 
 def reproduce(
@@ -101,11 +97,9 @@ def reproduce(
 
 
 def _left_out(planned: Plan) -> tuple[str, ...]:
-    """By what the run was run as: the rows of several processes are not written in the same order each time."""
-    if planned.run_on == "inline":
-        return clocked(processes=False, trainers=1)
-    program = expand(planned.experiment)
-    return clocked(processes=not program.one_process or planned.run_on == "ray", trainers=program.trainers)
+    experiment = planned.experiment
+    policy_workers = experiment.placement.inference == "worker"
+    return clocked(policy_workers=policy_workers, judged=experiment.evaluation is not None)
 
 
 def _first_tensor(then: RunFolder, now: RunFolder) -> tuple[int | None, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from shoal.api.worker import Report, Worker
+from shoal.launchers.updates import joined
 from shoal.workers.trainer import TrainerWorker
 
 
@@ -20,8 +21,7 @@ class ReplicaThreads(Worker):
         if not all(trainer.ready() for trainer in self.trainers):
             return Report()
         futures = [self._threads.submit(trainer.poll, timeout) for trainer in self.trainers]
-        reports = [future.result() for future in futures]
-        return reports[0]
+        return joined([future.result() for future in futures])
 
     def close(self) -> None:
         self._threads.shutdown()

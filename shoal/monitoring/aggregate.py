@@ -45,6 +45,7 @@ class Aggregator:
             finished = self._finish(episode)
             self._window.append(finished)
             self._recent.append(finished.learned_return)
+            merge_into(self._metrics, episode.told)
         self.episodes += len(report.episodes)
 
     def recent_return(self, n: int = 20) -> float | None:

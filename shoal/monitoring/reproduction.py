@@ -30,9 +30,9 @@ class Difference:
         return f"row {self.row} (update {self.update}), {self.column}: {self.then} then, {self.now} now"
 
 
-def clocked(*, processes: bool, trainers: int) -> tuple[str, ...]:
-    """How columns begin that depend on the clock. Of several processes, which one speaks first decides which row tells of it."""
-    return (*CLOCK, *(["rollout/"] if processes else []), *(["train/"] if trainers > 1 else []))
+def clocked(*, policy_workers: bool, judged: bool) -> tuple[str, ...]:
+    """How columns begin that depend on the clock: also what policy workers find waiting, and when somebody was judged."""
+    return (*CLOCK, *(["inference/"] if policy_workers else []), *(["eval/"] if judged else []))
 
 
 def first_difference(then: list[Row], now: list[Row], but: tuple[str, ...] = CLOCK) -> Difference | None:

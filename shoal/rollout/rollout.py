@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,8 +33,6 @@ class Progress:
     posted: Counter[str] = field(default_factory=Counter)
     """Fragments by policy."""
     episodes: list[Episode] = field(default_factory=list)
-    metrics: dict[str, Metric] = field(default_factory=dict)
-    """What explorers have to tell."""
 
 
 class Watcher(ABC):
@@ -72,7 +70,7 @@ class Rollout:
     """Plays on and on: ask every seat, step the world, show every seat what came of it.
 
     `mark`, where policies decide in this process, is told when they begin (`inference`) and when they are done (`worked`).
-    `keep`: of the last so many rounds, remember how each began.
+    `keep`: of the last so many rounds, remember how each began. `producer`: its number among all Envs of the run.
     """
 
     def __init__(
@@ -86,12 +84,13 @@ class Rollout:
         deal: Deal | None = None,
         keep: int = 0,
         stages: Stages | None = None,
+        producer: int = 0,
         watcher: Watcher | None = None,
     ) -> None:
         self._keep, self._beginnings = keep, dict[int, Tree]()
         self._seed, self._stages = seed, stages
         self._env, self._seats, self._timeout, self._mark, self._deal = env, seats, timeout, mark, deal
-        self._watcher = watcher
+        self._watcher, self.producer = watcher, producer
         self._learners = [seat for seat in seats if seat.learns]
         self._exploring = [seat for seat in seats if seat.explorer is not None]
         self._groups: dict[str, list[Seat]] = {}
@@ -127,6 +126,11 @@ class Rollout:
     def close(self) -> None:
         """Close the world."""
         self._env.close()
+
+    @property
+    def round(self) -> int:
+        """That it is in; of several policies that learn, the first that is not over for all of them."""
+        return min((seat.builder.posted for seat in self._learners if seat.builder is not None), default=0)
 
     # ------------------------------------------------------------ in the middle of episodes
 
@@ -254,8 +258,8 @@ class Rollout:
     def _show(self, step: Step, progress: Progress) -> int:
         """Show every seat what came of its decisions; how many fragments were posted."""
         posted = 0
-        episodes = [replace(episode, played=self._played(episode)) for episode in step.episodes]
-        progress.episodes += episodes
+        place: dict[str, Any] = {"producer": self.producer, "round": self.round} if step.episodes else {}
+        episodes = [replace(episode, played=self._played(episode), **place) for episode in step.episodes]
         if self._watcher is not None:
             self._watcher.see(step, episodes)
         if self._deal is not None and step.episodes:
@@ -267,19 +271,22 @@ class Rollout:
                 progress.posted[seat.policy] += 1
                 posted += 1
         progress.steps += step.advanced
-        if self._exploring and step.episodes:
-            self._tell(progress)
+        if self._exploring and episodes:
+            episodes[-1] = replace(episodes[-1], told=self._told())
+        progress.episodes += episodes
         if self._keep and posted:
             self._note_beginning()
         return posted
 
-    def _tell(self, progress: Progress) -> None:
-        """Of several policies that learn, each has its own numbers under its name."""
+    def _told(self) -> dict[str, Metric]:
+        """What explorers have to tell; of several policies that learn, each has its own numbers under its name."""
+        metrics: dict[str, Metric] = {}
         for seat in self._exploring:
             assert seat.explorer is not None
             place = f"rollout/{seat.policy}" if len(self._learners) > 1 else "rollout"
             told = seat.explorer.metrics()
-            merge_into(progress.metrics, {f"{place}/{name}": metric for name, metric in told.items()})
+            merge_into(metrics, {f"{place}/{name}": metric for name, metric in told.items()})
+        return metrics
 
     def _played(self, episode: Episode) -> dict[str, np.ndarray]:
         """What each policy earned, by the deal that the episode was played with."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.api.env import Episode
 from shoal.api.evaluation import Evaluation, Scores
-from shoal.api.metric import METRICS
+from shoal.api.metric import METRICS, Metric
 from shoal.api.worker import Report
 from shoal.base.errors import InputError, ShoalError
 
@@ -82,9 +82,11 @@ def parse(message: bytes) -> Report | Failure | str:
 
 def _pack(report: Report) -> dict[str, Any]:
     packed = {**vars(report)}
-    packed["metrics"] = {name: [type(m).__name__, *vars(m).values()] for name, m in report.metrics.items()}
+    packed["metrics"] = _words(report.metrics)
+    packed["rounds"] = list(report.rounds.items())
     packed["episodes"] = [
-        {**vars(e), "returns": _lists(e.returns), "played": _lists(e.played)} for e in report.episodes
+        {**vars(e), "returns": _lists(e.returns), "played": _lists(e.played), "told": _words(e.told)}
+        for e in report.episodes
     ]
     if report.evaluation is not None:
         packed["evaluation"] = asdict(report.evaluation)
@@ -92,14 +94,23 @@ def _pack(report: Report) -> dict[str, Any]:
 
 
 def _unpack(packed: dict[str, Any]) -> Report:
-    packed["metrics"] = {name: METRICS[kind](*values) for name, (kind, *values) in packed["metrics"].items()}
-    packed["episodes"] = [
-        Episode(**{**e, "returns": _arrays(e["returns"]), "played": _arrays(e["played"])}) for e in packed["episodes"]
-    ]
+    packed["metrics"] = _metrics(packed["metrics"])
+    packed["rounds"] = dict(packed["rounds"])
+    for e in packed["episodes"]:
+        e |= {"returns": _arrays(e["returns"]), "played": _arrays(e["played"]), "told": _metrics(e["told"])}
+    packed["episodes"] = [Episode(**e) for e in packed["episodes"]]
     if (judged := packed["evaluation"]) is not None:
         scores = {name: Scores(**judged[name]) for name in ("scores", "confirmation") if judged[name] is not None}
         packed["evaluation"] = Evaluation(**{**judged, **scores})
     return Report(**packed)
+
+
+def _words(metrics: dict[str, Metric]) -> dict[str, list[Any]]:
+    return {name: [type(metric).__name__, *vars(metric).values()] for name, metric in metrics.items()}
+
+
+def _metrics(words: dict[str, list[Any]]) -> dict[str, Metric]:
+    return {name: METRICS[kind](*values) for name, (kind, *values) in words.items()}
 
 
 def _lists(arrays: dict[str, np.ndarray]) -> dict[str, list[float]]:

@@ -58,8 +58,10 @@ class ActorWorker(Worker):
         self._faults.at("step", self._steps)
         self._pulse.rest()
         self._shares.switch(self._waits)  # what passes until the next poll is no work of this worker's
-        metrics = {**self._shares.take(), **progress.metrics} if progress.steps else {}
-        return Report(progress.steps > 0, progress.steps, dict(progress.posted), progress.episodes, metrics=metrics)
+        if not (progress.steps or progress.posted):  # a call in which all copies idle may end a round
+            return Report()
+        rounds = {rollout.producer: rollout.round for rollout in self._rollouts} if progress.posted else {}
+        return Report(True, progress.steps, rounds, progress.episodes, metrics=self._shares.take())
 
     def _wait(self, progress: Progress, timeout: float) -> bool:
         return timeout > 0 and self._waiter.wait_until(lambda: self._sweep(progress), timeout)

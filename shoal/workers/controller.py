@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Protocol
 
+from shoal.api.env import Episode
 from shoal.api.evaluation import Evaluation, Scores
 from shoal.api.experiment import Experiment
 from shoal.api.metric import Total
@@ -90,6 +91,8 @@ class Controller:
         self.time = TimeAccount()
         self.scoreboard = Scoreboard()
         self._aggregate = Aggregator(policies, game_return)
+        self._ended: list[Episode] = []
+        """Episodes of rounds that no update has learned from yet."""
         self._began = time.monotonic()
         self._saved = self._ordered = self._moment()
         self._before: Account | None = None
@@ -122,7 +125,7 @@ class Controller:
     def receive(self, report: Report) -> None:
         """Take in what one poll did. An update is over when every policy has its new version: then write, save and judge."""
         self.time.add(report.metrics)
-        self._aggregate.add(self._labelled(report))
+        self._aggregate.add(self._labelled(self._ordered_by_round(report)))
         if report.version is not None:
             self._versions[report.policy] = max(report.version, self._versions[report.policy])
             self._steps[report.policy][report.replica] = report.trained_steps
@@ -167,6 +170,19 @@ class Controller:
             f"stage {self.stage} begins: version {evaluation.version:,} scored {mean:g} against {needed:g}"
         )
 
+    def _ordered_by_round(self, report: Report) -> Report:
+        """In exact runs episodes wait for the update that learns from their round, so that who speaks first changes nothing."""
+        if not report.episodes or not self._experiment.placement.exact:
+            return report
+        self._ended += report.episodes
+        return replace(report, episodes=[])
+
+    def _count_episodes(self) -> None:
+        """Those of the rounds that are learned from, round by round and Env by Env."""
+        due = [episode for episode in self._ended if episode.round < self.counters.update]
+        self._ended = [episode for episode in self._ended if episode.round >= self.counters.update]
+        self._aggregate.add(Report(episodes=sorted(due, key=lambda episode: (episode.round, episode.producer))))
+
     def _labelled(self, report: Report) -> Report:
         """Where several policies learn, each has its own `train/<policy>/...`."""
         if len(self._versions) < 2 or report.version is None:
@@ -178,6 +194,7 @@ class Controller:
 
     def _finish_update(self) -> None:
         self.counters.update = min(self._versions.values())
+        self._count_episodes()
         self.counters.elapsed = time.monotonic() - self._began
         self.scoreboard.cost.count(self.counters.steps)
         self.reason = self.reason or self._over()

@@ -46,7 +46,7 @@ class Replica:
 
     @property
     def speaks(self) -> bool:
-        """Of replicas in step, the first publishes and reports for all."""
+        """Of replicas in step, the first publishes for all, and is given leave for all."""
         return self.rank == 0 or not self.in_step
 
 
@@ -133,10 +133,10 @@ class TrainerWorker(Worker):
             self._samples.free("inserted", self._replay.evicted)
         metrics["train/dropped_not_finite" if problem else "train/rows"] = Total(rows)
         metrics |= {"train/lag": Largest(lag), "time/train": Total(time.perf_counter() - began), **self._shares.take()}
-        version = self.version if self._replica.speaks else None
+        rank, steps = self._replica.rank, self.steps
         return Report(
-            True, policy=self.policy, version=version, replica=self._replica.rank, trained_steps=self.steps, metrics=metrics
-        )  # fmt: skip
+            True, policy=self.policy, version=self.version, replica=rank, trained_steps=steps, metrics=metrics
+        )
 
     def _draw(self, feed: PrefetchedFeed, timeout: float) -> Report:
         """Learn from one batch of the buffer workers; after as many as a round has, there is a new version."""

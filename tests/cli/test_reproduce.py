@@ -51,6 +51,17 @@ def test_the_same_again(place: Path) -> None:
     assert "exists already" in shoal("reproduce", "cartpole/one", "--trial", "one-again", cwd=place).stderr
 
 
+@pytest.mark.parametrize("shape", ["actors", "trainers"])
+def test_several_processes(tmp_path: Path, shape: str) -> None:
+    """All that actors and trainers say is compared."""
+    words = ("train", "cartpole", "--trial", "two", *QUICK, "stop.updates=4", f"placement.{shape}=2")
+    assert shoal(*words, cwd=tmp_path).returncode == 0
+    done = shoal("reproduce", "cartpole/two", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("equal: 4 rows of cartpole/two and cartpole/two-again")
+    assert done.stdout.splitlines()[-1].endswith("not compared: time/, rows/")
+
+
 def test_a_number_that_is_not_the_same(place: Path) -> None:
     run = place / "runs/cartpole/one"
     lines = rows(run)
