@@ -166,6 +166,11 @@ def test_random_points_in_processes(tmp_path: Path, kind: str) -> None:
 def test_processes(tmp_path: Path, kind: str, placement: dict[str, Any]) -> None:
     whole, (cut,) = cut_and_whole(tmp_path, kind, [UPDATES.get(kind, 10) // 2], "local", **placement)
     check_equal_weights(whole, cut)
+    one, other = (
+        [{name: row[name] for name in row if not name.startswith(("rows/", "inference/"))} for row in numbers(folder)]
+        for folder in (whole, cut)
+    )
+    assert one == other
 
 
 def test_lag_in_one_process(tmp_path: Path) -> None:
