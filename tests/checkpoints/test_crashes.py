@@ -25,12 +25,18 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def calls(template: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, int]]:
-    """Every system call of an undisturbed life: its name, and the how manieth of that name it is."""
-    folder = tmp_path_factory.mktemp("undisturbed") / "checkpoints"
-    ending = live(template, folder, [])
-    assert (ending.status, ending.said) == (0, "")
-    assert list(problems(folder, ending)) == []
-    counts = count_calls(ending.log)
+    """Every system call of an undisturbed life: its name, and the how manieth of that name it is.
+
+    Of three lives the fewest: the interpreter may open a file of its own now and then, after which ours are numbered otherwise.
+    """
+    lives = []
+    for _ in range(3):
+        folder = tmp_path_factory.mktemp("undisturbed") / "checkpoints"
+        ending = live(template, folder, [])
+        assert (ending.status, ending.said) == (0, "")
+        assert list(problems(folder, ending)) == []
+        lives.append(count_calls(ending.log))
+    counts = {name: min(life.get(name, 0) for life in lives) for name in lives[0]}
     assert {"openat", "write", "fsync", "rename", "mkdir", "unlink", "unlinkat"} <= counts.keys(), counts
     return [(name, number) for name, count in counts.items() for number in range(1, count + 1)]
 

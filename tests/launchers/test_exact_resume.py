@@ -143,12 +143,14 @@ def test_periodic_checkpoints(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ["ppo", "recurrent", "dqn"])
 def test_fifty_random_points(tmp_path: Path, kind: str) -> None:
     check_periodic(tmp_path, kind, 50, "inline")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ["ppo", "recurrent", "dqn"])
 def test_random_points_in_processes(tmp_path: Path, kind: str) -> None:
     check_periodic(tmp_path, kind, 10, "local", actors=2)
