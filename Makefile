@@ -36,6 +36,7 @@ bench: setup ## PPO and DQN beside their peers and the limit, replay, overhead p
 	$(BIN)/python benchmarks/solve.py --json benchmarks/results/solve.json
 	$(BIN)/python benchmarks/atari_ppo.py --json benchmarks/results/atari_ppo.json
 	$(BIN)/python benchmarks/cartpole_dqn.py --json benchmarks/results/cartpole_dqn.json
+	$(BIN)/python benchmarks/pong_dqn.py --json benchmarks/results/pong_dqn.json
 	$(BIN)/python benchmarks/replay.py --json benchmarks/results/replay.json
 	$(BIN)/python docs/images/benchmarks.py
 	$(BIN)/python benchmarks/mappo_spread.py

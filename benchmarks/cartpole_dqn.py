@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all measurements here")
     options = parser.parse_args()
     taken = ("unroll", "updates", "batch", "target_every", "capacity", "warmup", "lr", "seconds")
-    settings = {"num_envs": options.copies, **{name: getattr(options, name) for name in taken}}
+    settings = {"world": "cartpole", "num_envs": options.copies, **{name: getattr(options, name) for name in taken}}
     compare(sides_of(options.peers), settings, options.repeats, options.json, limited=False)
 
 

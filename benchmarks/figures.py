@@ -31,6 +31,15 @@ def slope(points: list[Point], skip: float = 0.2) -> float:
     return (after - before) / (ended - began)
 
 
+def since_first(updates: list[Point], steps: list[Point]) -> list[Point]:
+    """Steps from the first moment on at which there were updates: whoever fills its replay does not learn yet."""
+    began = next((moment for moment, done in updates if done > 0), None)
+    if began is None:
+        raise ValueError("no update: run for longer, or warm up for less")
+    before = amount_at(steps, began)
+    return [(moment, amount - before) for moment, amount in steps if moment >= began]
+
+
 def amount_at(samples: list[Point], moment: float) -> float:
     """A growing amount at any moment, along straight lines between its samples."""
     later = next((i for i, sample in enumerate(samples) if sample[0] >= moment), None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from figures import cpu_per_million, slope
+from figures import Point, cpu_per_million, since_first, slope
 from meter import Meter
 from pins import PEERS
 
@@ -22,9 +22,6 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 LONGEST = 900.0
 """Seconds that a child may take."""
-
-TOLD = ("trained",)
-"""What a side may say of its work beside its points: rows trained per environment step."""
 
 Sweep = dict[str, dict[str, Any]]
 """Words for a setting -> what a side is told."""
@@ -115,13 +112,18 @@ def metered(
 
 
 def measure(side: Side, settings: dict[str, Any]) -> Run:
-    """One run of a side, without its points: steps per second, CPU seconds per million steps, most bytes of memory."""
+    """One run of a side, without its points: steps per second, CPU seconds per million steps, most bytes of memory.
+
+    Of those who replay, and tell their updates, also updates per second, and rows trained per step; all of it once they learn.
+    """
     command = [side.python, str(HERE / "peers" / side.script)]
     done, meter = metered([*command, json.dumps({**settings, **side.settings, "began": time.time()})])
     said = json.loads(done.stdout.strip().splitlines()[-1])
-    points = [(moment, steps) for moment, steps in said["points"]]
+    points, updates = ([(moment, done) for moment, done in said.get(name, ())] for name in ("points", "updates"))
     try:
+        points = since_first(updates, points) if updates else points
         rate, cpu = slope(points), cpu_per_million(points, meter.cpu)
+        learned = learning(updates, rate, settings["batch"]) if updates else {}
     except ValueError as error:
         raise ChildError(str(error)) from None
     return {
@@ -131,8 +133,14 @@ def measure(side: Side, settings: dict[str, Any]) -> Run:
         "pss": meter.pss,
         "version": said["version"],
         "load": os.getloadavg()[0],
-        **{name: said[name] for name in TOLD if name in said},
+        **learned,
     }
+
+
+def learning(updates: list[Point], rate: float, batch: int) -> dict[str, float]:
+    """Updates per second, and rows trained per environment step, of a side that made `rate` steps per second."""
+    each = slope(updates)
+    return {"updates": each, "trained": each * batch / rate}
 
 
 def swept(sides: list[Side], settings: dict[str, Any]) -> tuple[list[Side], dict[str, Run]]:

@@ -22,6 +22,7 @@ from shoal_ppo import experiment_of
 
 from shoal.algorithms.learner import SoloLearner
 from shoal.algorithms.minibatches import Experience
+from shoal.api.experiment import Experiment
 from shoal.api.policy import Request
 from shoal.envs import make_env
 from shoal.launchers.program import expand
@@ -47,7 +48,11 @@ def env_seconds(settings: dict[str, Any]) -> float:
     """Of one copy advancing once, at random."""
     if settings["world"] == "cartpole":
         return _cartpole_seconds()
-    experiment = experiment_of(settings)
+    return batch_seconds(experiment_of(settings))
+
+
+def batch_seconds(experiment: Experiment) -> float:
+    """Of one copy advancing once within its batch."""
     copies = experiment.env.num_envs
     env = make_env(experiment.env, copies)
     (name, group), draw = next(iter(env.groups.items())), np.random.default_rng(1)

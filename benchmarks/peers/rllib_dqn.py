@@ -1,4 +1,4 @@
-"""RLlib's side: DQN on CartPole-v1 with the settings given as JSON, for some seconds; prints one JSON line."""
+"""RLlib's side: DQN on CartPole-v1 or Pong with the settings given as JSON, for some seconds; prints one JSON line."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ import torch
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
+from rllib_atari import NATURE, pong
 from rllib_ppo import cartpole
 from rllib_work import begin, placed
+
+WORLDS = {"cartpole": cartpole, "pong": pong}
+NETWORKS = {
+    "cartpole": DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="relu", head_fcnet_hiddens=[]),
+    "pong": DefaultModelConfig(conv_filters=[[*layer, "valid"] for layer in NATURE], head_fcnet_hiddens=[512]),
+}
 
 
 def config_of(settings: dict[str, Any]) -> Any:
@@ -22,9 +29,9 @@ def config_of(settings: dict[str, Any]) -> Any:
     runners, rows = settings["runners"], settings["num_envs"] * settings["unroll"]
     # It takes the driver for one more env runner when it turns this into updates per round.
     counted = rows * (runners + 1) // max(runners, 1)
-    network = DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="relu", head_fcnet_hiddens=[])
+    world = settings["world"]
     return (
-        placed(DQNConfig().environment("cartpole"), settings)
+        placed(DQNConfig().environment(world, clip_rewards=world == "pong"), settings)
         .training(
             lr=settings["lr"], train_batch_size_per_learner=settings["batch"], grad_clip=10.0,
             training_intensity=settings["updates"] * settings["batch"] / counted,
@@ -33,7 +40,8 @@ def config_of(settings: dict[str, Any]) -> Any:
             num_steps_sampled_before_learning_starts=settings["warmup"],
             double_q=False, dueling=False, num_atoms=1, n_step=1,
         )
-        .rl_module(model_config=network)
+        .reporting(min_sample_timesteps_per_iteration=0, min_time_s_per_iteration=1)
+        .rl_module(model_config=NETWORKS[world])
     )  # fmt: skip
 
 
@@ -41,21 +49,20 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     if settings.get("threads"):
         torch.set_num_threads(settings["threads"])
-    register_env("cartpole", cartpole)
+    register_env(settings["world"], WORLDS[settings["world"]])
     begin(settings["runners"])
     algorithm = config_of(settings).build_algo()
     points: list[tuple[float, int]] = []
-    row: dict[str, Any] = {}
+    updates: list[tuple[float, float]] = []
     while len(points) < 3 or points[-1][0] - points[0][0] < settings["seconds"]:
         row = algorithm.train()
         points.append((time.time(), int(row["env_runners"]["num_env_steps_sampled_lifetime"])))
-    trained = row["learners"]["default_policy"]["num_module_steps_trained_lifetime"] / (
-        points[-1][1] - settings["warmup"]
-    )
+        trained = row.get("learners", {}).get("default_policy", {}).get("num_module_steps_trained_lifetime", 0)
+        updates.append((points[-1][0], float(trained) / settings["batch"]))
     algorithm.stop()
     ray.shutdown()
     version = f"ray {ray.__version__}, gymnasium {gymnasium.__version__}, torch {torch.__version__}"
-    print(json.dumps({"points": points, "trained": float(trained), "version": version}))
+    print(json.dumps({"points": points, "updates": updates, "version": version}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Shoal's side: DQN on CartPole-v1 with the settings given as JSON, for some seconds; prints one JSON line.
+"""Shoal's side: DQN on CartPole-v1 or Pong with the settings given as JSON, for some seconds; prints one JSON line.
 
-`shape`: `inline` is one process; `beside` an actor on one core and a trainer on the other, which keeps experience of one version
-before. `single`: sequences of one step each, as the peers keep them, instead of `unroll` steps that are drawn together.
+`shape`: `inline` is one process; `local` an actor and a trainer with a share of each batch on every core, in step; `beside` an
+actor on one core and a trainer on the other, which keeps experience of one version before. `single`: sequences of one step
+each, as the peers keep them, instead of `unroll` steps that are drawn together.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +21,55 @@ from shoal_ppo import points_of
 from shoal.api.experiment import Experiment
 from shoal.launchers.train import train
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "inline": {"trainers": 1},
-    "beside": {"trainers": 1, "actors": 1, "together": False, "max_lag": 1},
+WORLDS: dict[str, dict[str, Any]] = {
+    "cartpole": {
+        "env": {"id": "CartPole-v1", "vector": "loop"},
+        "model": {"name": "mlp", "hidden": [64, 64], "activation": "relu"},
+    },
+    "pong": {
+        "env": {"id": "ALE/Pong-v5", "clip_reward": 1, "kwargs": {"repeat_action_probability": 0.0}},
+        "model": {"name": "nature"},
+    },
 }
+
+
+def placement_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """Who is where."""
+    cores = settings["cores"]
+    shapes: dict[str, dict[str, Any]] = {
+        "inline": {"trainers": 1},
+        "local": {"trainers": cores, "actors": cores, "together": True, "agree": "allreduce", "max_lag": 0},
+        "beside": {"trainers": 1, "actors": 1, "together": False, "max_lag": 1},
+    }
+    return shapes[settings["shape"]]
+
+
+def round_of(settings: dict[str, Any]) -> tuple[int, int]:
+    """Steps of every copy, and the updates that follow them."""
+    unroll, updates = settings["unroll"], settings["updates"]
+    return (1, updates // unroll) if settings.get("single") else (unroll, updates)
 
 
 def experiment_of(settings: dict[str, Any]) -> Experiment:
     """The work that all sides do."""
     taken = {name: settings[name] for name in ("batch", "target_every", "capacity", "warmup", "lr")}
-    unroll, updates = settings["unroll"], settings["updates"]
-    if settings.get("single"):
-        unroll, updates = 1, updates // unroll
+    world, (unroll, updates) = WORLDS[settings["world"]], round_of(settings)
     return Experiment.parse(
         {
-            "env": {"id": "CartPole-v1", "vector": "loop", "num_envs": settings["num_envs"]},
+            "env": {**world["env"], "num_envs": settings["num_envs"]},
             "algorithm": {"name": "dqn", "double": False, "unroll": unroll, "updates": updates, **taken},
-            "model": {"name": "mlp", "hidden": [64, 64], "activation": "relu"},
-            "placement": SHAPES[settings["shape"]],
+            "model": world["model"],
+            "placement": placement_of(settings),
             "stop": {"seconds": settings["seconds"]},
             "seed": settings["seed"],
         }
     )
+
+
+def learned_in(folder: Path) -> list[int]:
+    """Rounds so far that were learned from, by row; a round is a row, and those of the warm-up are not."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return list(accumulate(int(row["train/updates_per_row"] > 0) for row in rows))
 
 
 def main() -> None:
@@ -50,9 +79,9 @@ def main() -> None:
             experiment_of(settings), root=root, quiet=True, on="inline" if settings["shape"] == "inline" else "local"
         )
         folder = Path(outcome.folder)
-        points = points_of(folder)
-        last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
-    document = {"points": points, "trained": settings["batch"] * last["train/updates_per_row"]}
+        points, learned = points_of(folder), learned_in(folder)
+    updates = [(moment, round_of(settings)[1] * rounds) for (moment, _), rounds in zip(points, learned, strict=True)]
+    document = {"points": points, "updates": updates}
     print(json.dumps({**document, "version": f"gymnasium {gymnasium.__version__}, torch {torch.__version__}"}))
 
 

@@ -26,9 +26,10 @@ TITLES = {
     "atari_ppo_4": "PPO on Pong, 4 passes, steps per second",
     "solve": "CartPole-v1 solved and verified, seconds from start to end of the process (less is better)",
     "cartpole_dqn": "DQN on CartPole-v1, steps per second",
+    "pong_dqn": "DQN on Pong, learner updates of 32 rows per second",
     "replay": "Prioritised replay of a million transitions, rounds of 512 per second",
 }
-BARS = {"solve": "seconds", "replay": "rounds"}
+BARS = {"solve": "seconds", "replay": "rounds", "pong_dqn": "updates"}
 """Which figure is drawn, where it is not `rate`."""
 WAYS = {"autograd": "autograd", "by_hand": "gradients by hand"}
 
@@ -101,13 +102,41 @@ def solve_table(document: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"Each peer's best of its sweep, which gave, in seconds: {sweep}."])
 
 
-def dqn_table(document: dict[str, Any]) -> str:
-    """Of `cartpole_dqn.py`."""
-    asked, results = document["settings"], document["results"]
-    work = (
+def replayed_work(asked: dict[str, Any]) -> str:
+    """What all sides do that replay."""
+    return (
         f"{asked['num_envs']} copies, {asked['updates']} updates of {asked['batch']} rows after every {asked['unroll']} steps, "
         f"a copy into the target network after {asked['target_every']} updates, {asked['capacity']:,} rows kept"
     )
+
+
+def updates_table(document: dict[str, Any]) -> str:
+    """Of `pong_dqn.py`."""
+    results, most = document["results"], document["limits"]["autograd"]
+    versions = "; ".join(f"{name}: {runs[0]['version']}" for name, runs in results.items())
+    parts = ", ".join(f"{name} {1e3 * cost:.2f}" for name, cost in document["parts"].items())
+    lines = [
+        f"{machine_line(document)} {replayed_work(document['settings'])}; {document['repeats']} repeats in turns.",
+        f"The limit is {most:,.1f} updates/s; its parts, in milliseconds of one core (`env`, `inference`: per step): {parts}.",
+        f"{versions}.",
+        "",
+        "| | updates/s | of the limit | steps/s | MB resident | MB in proportion | rows trained per step |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, runs in results.items():
+        updates = of(runs, "updates")
+        memory = " | ".join(f"{median(of(runs, key)) / 1e6:,.0f}" for key in ("rss", "pss"))
+        share = f"{median(updates) / most:.1%}"
+        figures = f"{spread(updates, 1)} | {share} | {spread(of(runs, 'rate'))} | {memory}"
+        lines.append(f"| {name} | {figures} | {median(of(runs, 'trained')):.1f} |")
+    sweep = ", ".join(f"{name} {run['updates']:,.1f}" for name, run in document["sweep"].items())
+    return "\n".join([*lines, "", f"Each peer's best of its sweep, which gave, in updates/s: {sweep}."])
+
+
+def dqn_table(document: dict[str, Any]) -> str:
+    """Of `cartpole_dqn.py`."""
+    asked, results = document["settings"], document["results"]
+    work = replayed_work(asked)
     versions = "; ".join(f"{name}: {runs[0]['version']}" for name, runs in results.items())
     lines = [
         f"{machine_line(document)} {work}; {document['repeats']} repeats in turns. {versions}.",
@@ -141,7 +170,7 @@ def replay_table(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-TABLES = {"solve": solve_table, "replay": replay_table, "cartpole_dqn": dqn_table}
+TABLES = {"solve": solve_table, "replay": replay_table, "cartpole_dqn": dqn_table, "pong_dqn": updates_table}
 """Of measurements that are not of speed alone."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from figures import Parts, amount_at, cpu_per_million, limit, median, ratio, slope, warm
+from figures import Parts, amount_at, cpu_per_million, limit, median, ratio, since_first, slope, warm
 
 SLOW_START = [(0.0, 0), (10.0, 100), (12.0, 300), (13.0, 400), (14.0, 500)]
 """Ten seconds to import and compile, then 100 steps a second."""
@@ -24,6 +24,16 @@ def test_warm_up_does_not_count() -> None:
 def test_without_a_window_there_is_no_rate(points: list[tuple[float, float]]) -> None:
     with pytest.raises(ValueError, match="no window"):
         slope(points)
+
+
+def test_filling_a_replay_does_not_count() -> None:
+    # 500 steps a second while nothing is learned, then 40 steps and 10 updates a second
+    steps = [(0.0, 0.0), (1.0, 500.0), (2.0, 540.0), (5.0, 660.0), (12.0, 940.0)]
+    updates = [(0.0, 0.0), (1.0, 0.0), (2.0, 10.0), (5.0, 40.0), (12.0, 110.0)]
+    assert since_first(updates, steps) == [(2.0, 0.0), (5.0, 120.0), (12.0, 400.0)]
+    assert slope(since_first(updates, steps)) == 40.0
+    with pytest.raises(ValueError, match="no update"):
+        since_first([(0.0, 0.0)], steps)
 
 
 def test_cpu_is_counted_in_the_same_window() -> None:

@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import harness
 from harness import ChildError, Side, metered, repeated, swept
 from meter import Meter, descendants
+from pong_dqn import limit_of
 from speed import least, limits_of
 
 BURN = "import time; hoard = bytearray(60_000_000)\nwhile time.process_time() < 1.0: pass"
@@ -102,3 +103,27 @@ def test_limits_by_the_ways_to_train() -> None:
     quick = limits_of({**parts, "decision": 0.5e-6, "by_hand": 1e-6}, passes=2)
     assert quick["autograd"] == pytest.approx(harness.cores() / 17e-6)
     assert quick["by_hand"] == pytest.approx(harness.cores() / 4.5e-6)
+
+
+LEARNER = """import json, time
+began = time.time()
+steps = [(began + i, 40 * i) for i in range(12)]
+print(json.dumps({"points": steps, "updates": [(t, n / 4) for t, n in steps], "version": "1"}))
+time.sleep(0.6)
+"""
+
+
+def test_who_replays_is_judged_by_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "peers").mkdir()
+    (tmp_path / "peers" / "learner.py").write_text(LEARNER)
+    monkeypatch.setattr(harness, "HERE", tmp_path)
+    run = harness.measure(Side("peer, a", "peer", sys.executable, "learner.py"), {"batch": 32})
+    assert run["rate"] == pytest.approx(40.0)
+    assert run["updates"] == pytest.approx(10.0)
+    assert run["trained"] == pytest.approx(8.0)
+
+
+def test_every_update_has_its_steps_beside_it() -> None:
+    settings = {"num_envs": 8, "unroll": 4, "updates": 8, "cores": 2}
+    most = limit_of({"env": 0.5e-3, "inference": 0.25e-3, "update": 17e-3}, settings)
+    assert most == pytest.approx(2 / 20e-3)  # 4 steps of 0.75 ms, and an update

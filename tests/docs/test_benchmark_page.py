@@ -68,6 +68,21 @@ def test_dqn_shows_how_much_was_trained(script: Any) -> None:
     assert "| shoal, inline | 20,000 (10,000 to 30,000) | 5 (5 to 5) | 3 | 2 | 4.0 |" in filled
 
 
+def test_updates_are_compared_with_their_limit(script: Any) -> None:
+    names = ("num_envs", "unroll", "updates", "batch", "target_every", "capacity")
+    asked = dict(zip(names, (8, 4, 8, 32, 250, 10_000), strict=True))
+    runs = [{**run, "updates": run["rate"] / 400, "trained": 8.04} for run in SPEED["results"]["shoal, inline"]]
+    parts, sweep = {"env": 5e-4, "inference": 2e-4, "update": 0.03}, {"peer, slow": {"updates": 7.25}}
+    document = {**SPEED, "settings": asked, "parts": parts, "sweep": sweep, "limits": {"autograd": 100.0}}
+    filled = script.fill(
+        "<!-- measured: pong_dqn -->\n<!-- end -->\n", {"pong_dqn": {**document, "results": {"shoal": runs}}}
+    )
+    assert "| shoal | 50.0 (25.0 to 75.0) | 50.0% | 20,000 (10,000 to 30,000) | 3 | 2 | 8.0 |" in filled
+    assert "The limit is 100.0 updates/s;" in filled
+    assert "env 0.50, inference 0.20, update 30.00" in filled
+    assert "in updates/s: peer, slow 7.2." in filled
+
+
 def test_bars_are_as_long_as_their_medians(script: Any) -> None:
     picture = Xml.fromstring(script.draw({"cartpole_ppo": SPEED}))
     _, ours, theirs = (float(shape.attrib["width"]) for shape in picture.iter("{http://www.w3.org/2000/svg}rect"))
