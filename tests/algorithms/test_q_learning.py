@@ -23,6 +23,9 @@ from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
 from tests.algorithms.batches import GROUP, GRU, MLP, learned, summed
 
+APART = Named(name="mlp", hidden=[8], activation="elu")  # type: ignore[call-arg]
+"""Without memory, and without gradients by hand."""
+
 
 def make(model: Named = MLP, **settings: Any) -> DQN:
     return DQN(DQNConfig(**{"unroll": 6, "batch": 24, **settings}), model, Task(GROUP, 4, 1))
@@ -70,7 +73,7 @@ def slow_targets(algorithm: DQN, batch: Fragment) -> dict[tuple[int, int], float
 
 
 @pytest.mark.parametrize("settings", [{}, {"n_step": 3}, {"double": False, "n_step": 2}, {"dueling": True}])
-@pytest.mark.parametrize("model", [MLP, GRU], ids=["mlp", "gru"])
+@pytest.mark.parametrize("model", [MLP, APART, GRU], ids=["mlp", "apart", "gru"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_targets(settings: dict[str, Any], model: Named, masked: bool) -> None:
     algorithm = make(model, **settings)
@@ -87,6 +90,26 @@ def test_targets(settings: dict[str, Any], model: Named, masked: bool) -> None:
     assert torch.equal(chosen[2, 3], values[2, 3, batch.action[2, 3]])
     metrics = algorithm.update(batch, SoloLearner()).metrics
     assert metrics["train/target_mean"].value == pytest.approx(np.mean(list(slow.values())), abs=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"n_step": 3}, {"double": False}])
+def test_what_no_target_looks_at_is_not_computed(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm, rows = make(APART, **settings), {"online": 0, "target": 0, "graph": 0}
+    batch = batch_of(algorithm)
+
+    def counted(name: str, policy: Any) -> Any:
+        def values(observation: Any, state: Any, first: Any) -> Any:
+            rows[name] += len(first)
+            rows["graph"] += len(first) if torch.is_grad_enabled() else 0
+            return type(policy).values(policy, observation, state, first)
+
+        return values
+
+    for name, policy in (("online", algorithm.policy), ("target", algorithm.target.module)):
+        monkeypatch.setattr(policy, "values", counted(name, policy))
+    algorithm._judge(batch)
+    every = len(batch.first)
+    assert rows == {"online": every if algorithm.settings.double else 6, "target": every - 1, "graph": 6}
 
 
 @pytest.mark.parametrize(("loss", "expected"), [("huber", [0.125, 2.5]), ("squared", [0.125, 4.5])])

@@ -24,7 +24,7 @@ from shoal.api.metric import Metric
 from shoal.api.policy import Model
 from shoal.base.config import Named
 from shoal.base.seeding import derive_seed
-from shoal.base.tree import Tree
+from shoal.base.tree import Tree, tree_map
 from shoal.models import build_model
 from shoal.models.heads.values import greedy, index_of, picked
 
@@ -71,9 +71,25 @@ class DQN(QLearning):
 
     def _values(self, observation: Tree, batch: Fragment) -> tuple[Tensor, Tensor]:
         if self._by_hand is None:
-            return super()._values(observation, batch)
+            return self._apart(observation, batch) if batch.state is None else super()._values(observation, batch)
         online, target = self._by_hand
         return online.values(observation[self.behind]), target.values(observation[self.behind])
+
+    def _apart(self, observation: Tree, batch: Fragment) -> tuple[Tensor, Tensor]:
+        """Without memory rows stand alone: only those to learn from get a graph, and what no target looks at is left out, as 0."""
+        seen, first = tree_map(lambda t: t[self.behind], observation), batch.first[self.behind]
+        learned, later = slice(None, self.settings.unroll), slice(self.settings.unroll, None)
+
+        def values(policy: QPolicy, rows: slice) -> Tensor:
+            return policy.values(tree_map(lambda t: t[rows], seen), None, first[rows])[0]
+
+        online = values(self.policy, learned)
+        with torch.no_grad():
+            target = values(self.target.module, slice(1, None))
+            rest = (
+                values(self.policy, later) if self.settings.double else torch.zeros_like(target[-len(first[later]) :])
+            )
+        return torch.cat([online, rest]), torch.cat([torch.zeros_like(target[:1]), target])
 
     def _descent(
         self, loss: Tensor, batch: Fragment, judged: Judged, slope: Callable[[], Tensor]
