@@ -14,6 +14,7 @@ import torch
 import shoal
 from shoal.algorithms.dqn import DQN, DQNConfig
 from shoal.algorithms.learner import SoloLearner
+from shoal.algorithms.q_learning import QLearning
 from shoal.api.algorithm import Task
 from shoal.api.experiment import Experiment
 from shoal.api.fragment import Fragment
@@ -108,8 +109,21 @@ def test_what_no_target_looks_at_is_not_computed(settings: dict[str, Any], monke
     for name, policy in (("online", algorithm.policy), ("target", algorithm.target.module)):
         monkeypatch.setattr(policy, "values", counted(name, policy))
     algorithm._judge(batch)
-    every = len(batch.first)
-    assert rows == {"online": every if algorithm.settings.double else 6, "target": every - 1, "graph": 6}
+    every, most = len(batch.first), 6 + (algorithm.settings.n_step > 1)
+    assert rows == {"online": every if algorithm.settings.double else most, "target": every - 1, "graph": most}
+
+
+@pytest.mark.parametrize("settings", [{"n_step": 3}, {"n_step": 3, "double": False}, {}])
+def test_rows_apart_are_learned_from_as_all_together(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the one row more that a lane has which is cut off at the end of its fragment."""
+    apart, together = make(APART, **settings), make(APART, **settings)
+    batch = batch_of(apart)
+    if "n_step" in settings:
+        batch.valid[6] = True
+    monkeypatch.setattr(together, "_apart", lambda seen, drawn: QLearning._values(together, seen, drawn))
+    for algorithm in (apart, together):
+        algorithm.update(batch, SoloLearner())
+    torch.testing.assert_close(apart.flat.parameters, together.flat.parameters, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("loss", "expected"), [("huber", [0.125, 2.5]), ("squared", [0.125, 4.5])])
