@@ -178,7 +178,7 @@ def pong(**algorithm: Any) -> Experiment:
     )
 
 
-@pytest.mark.parametrize("algorithm", [{}, {"n_step": 3, "burn_in": 4}])
+@pytest.mark.parametrize("algorithm", [pytest.param({}, marks=pytest.mark.slow), {"n_step": 3, "burn_in": 4}])
 def test_random_plays_of_pong(algorithm: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ale_py", reason="the atari extra is not installed")
     seen: list[Fragment] = []

@@ -84,6 +84,7 @@ class Console:
         self._driver.communicate(timeout=20)
 
 
+@pytest.mark.slow
 def test_nodes_come_and_go_and_stop_leaves_nothing() -> None:
     cluster = Cluster(_QUICK)
     try:

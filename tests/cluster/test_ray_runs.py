@@ -147,6 +147,7 @@ def test_replicas_on_three_machines_agree_to_the_bit(cluster: Cluster, tmp_path:
     assert weights(far) == weights(near.folder)
 
 
+@pytest.mark.slow
 def test_dead_workers_are_started_again(cluster: Cluster, tmp_path: Path) -> None:
     words = [*SPREAD, "placement.actors=3", "stop.updates=8", "stop.return=null", "checkpoint.every=1s"]
     run = trained(

@@ -123,6 +123,7 @@ def test_a_job_that_waits(slurm: RealSlurm, shoal: Shoal) -> None:
 # ---------------------------------------------------------------- with Ray on both nodes
 
 
+@pytest.mark.slow
 def test_a_job_trains_to_its_end_and_leaves_nothing(slurm: RealSlurm, shoal: Shoal) -> None:
     number = submit(shoal, "whole", *TWO_NODES, "stop.updates=2", "stop.return=null")
     token = Path(f"runs/.slurm/cartpole/whole/job-{number}/token")

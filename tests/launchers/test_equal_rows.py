@@ -49,11 +49,15 @@ def rows(root: Path, tree: Experiment, on: str) -> list[dict[str, Any]]:
     "sections",
     [
         {"placement": {"actors": 2}},
-        {"placement": {"actors": 2, "ring": 2, "max_lag": 1, "exact": True}},
+        pytest.param({"placement": {"actors": 2, "ring": 2, "max_lag": 1, "exact": True}}, marks=pytest.mark.slow),
         {"placement": {"trainers": 2, "actors": 4, "max_lag": 1, "exact": True}},
-        {"placement": {"actors": 2}, **CURIOUS},
-        {"placement": {"actors": 2}, "env": {"id": "mpe2/simple_speaker_listener_v4", "num_envs": 4, "kwargs": {"max_cycles": 7}},
-         "agents": {"speaker_*": "talker", "listener_*": "mover"}, "policies": {"talker": {}, "mover": {}}},
+        pytest.param({"placement": {"actors": 2}, **CURIOUS}, marks=pytest.mark.slow),
+        pytest.param(
+            {"placement": {"actors": 2}, "env": {"id": "mpe2/simple_speaker_listener_v4", "num_envs": 4,
+                                                 "kwargs": {"max_cycles": 7}},
+             "agents": {"speaker_*": "talker", "listener_*": "mover"}, "policies": {"talker": {}, "mover": {}}},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["actors", "lag", "trainers", "explorers", "policies"],
 )  # fmt: skip

@@ -102,7 +102,12 @@ def check_equal_weights(whole: Path, cut: Path) -> None:
     assert "begin anew" not in notes(cut)
 
 
-@pytest.mark.parametrize("kind", RUNS)
+QUICK = ("ppo", "recurrent", "dqn", "turns", "team")
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in RUNS]
+)
 def test_inline(tmp_path: Path, kind: str) -> None:
     updates = UPDATES.get(kind, 10)
     whole, cuts = cut_and_whole(tmp_path, kind, [random.Random(kind).randrange(1, updates)], "inline")
