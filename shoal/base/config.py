@@ -180,12 +180,14 @@ def _strings_under_fields(definition: ast.ClassDef) -> Iterator[tuple[str, str]]
 
 def explain(model: type[BaseModel], error: ValidationError, at: str = "") -> str:
     """One line for the first mistake: key, value, what is wrong, what to do."""
-    problems = error.errors(include_url=False)
+    # a key that is missing is often there, misspelt: what is said of the others helps more
+    problems = sorted(error.errors(include_url=False), key=lambda problem: problem["type"] == "missing")
     first = problems[0]
     path = [str(part) for part in first["loc"] if not _is_tag(part)]
     key = ".".join([at, *path] if at else path) or "the experiment"
-    line = f"{key} = {_show(first['input'])}: {_message(model, first, path)}"
-    others = len({problem["loc"] for problem in problems}) - 1
+    message = _message(model, first, path)
+    line = f"{key} = {_show(first['input'])}: {message}" if path or at or first["type"] != "value_error" else message
+    others = len({problem["loc"] for problem in problems if problem["type"] != "missing"}) - 1
     return line if others <= 0 or first["type"] != "extra_forbidden" else f"{line} ({others} more mistakes)"
 
 

@@ -145,3 +145,10 @@ def test_nested_sections_name_their_key() -> None:
 
     with pytest.raises(InputError, match=r"algorithm\.sise = 4: there is no such key; did you mean 'size'"):
         Inner.parse(Named(name="x", sise=4).rest, at="algorithm")  # type: ignore[call-arg]
+
+
+def test_a_misspelt_key_is_named_before_the_one_that_is_missing() -> None:
+    from shoal.api.experiment import Experiment
+
+    with pytest.raises(InputError, match=r"^evaluation.evry = '1s': there is no such key; did you mean 'every'\?$"):
+        Experiment.parse({"env": "CartPole-v1", "evaluation": {"evry": "1s"}})

@@ -148,7 +148,7 @@ def test_settings_of_a_stage_lie_over_those_of_the_world() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"evaluation": None}, "evaluations decide when a stage begins; add evaluation"),
+        ({"evaluation": None}, "^curriculum: evaluations decide when a stage begins; add evaluation"),
         ({"curriculum": [{"at": 1.0}]}, "the first stage begins with the run; leave its `at` out"),
         (
             {"curriculum": [{}, {"kwargs": {"start": 1}}]},
