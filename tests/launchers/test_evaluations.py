@@ -154,18 +154,22 @@ def test_numbers_of_the_world_are_scored(tmp_path: Path) -> None:
     ]
 
 
-def test_equal_versions_have_equal_scores_under_every_launcher(tmp_path: Path) -> None:
-    tree = Experiment.parse(
+def by_ppo(world: str, copies: int, evaluation: dict[str, Any], *, updates: int) -> Experiment:
+    return Experiment.parse(
         {
-            "env": {"id": "CartPole-v1", "num_envs": 8},
+            "env": {"id": world, "num_envs": copies},
             "algorithm": {"name": "ppo", "unroll": 32, "minibatch": 64},
             "model": {"name": "mlp", "hidden": [16]},
-            "evaluation": {"every": "2 updates", "episodes": 5},
-            "stop": {"updates": 12},
+            "evaluation": evaluation,
+            "stop": {"updates": updates},
             "placement": {"actors": 1},
             "log": {"tensorboard": False},
         }
     )
+
+
+def test_equal_versions_have_equal_scores_under_every_launcher(tmp_path: Path) -> None:
+    tree = by_ppo("CartPole-v1", 8, {"every": "2 updates", "episodes": 5}, updates=12)
     scores = {}
     for on in ("inline", "local"):
         outcome = shoal.train(tree, root=tmp_path / on, on=on, quiet=True)
@@ -263,17 +267,7 @@ def test_a_resumed_run_knows_what_was_judged(tmp_path: Path) -> None:
 
 
 def test_every_policy_has_its_score(tmp_path: Path) -> None:
-    tree = Experiment.parse(
-        {
-            "env": {"id": "shoal/signal", "num_envs": 4},
-            "algorithm": {"name": "ppo", "unroll": 16, "minibatch": 32},
-            "model": {"name": "mlp", "hidden": [16]},
-            "evaluation": {"every": "1h", "episodes": 6},
-            "stop": {"updates": 3},
-            "placement": {"actors": 1},
-            "log": {"tensorboard": False},
-        }
-    )
+    tree = by_ppo("shoal/signal", 4, {"every": "1h", "episodes": 6}, updates=3)
     outcome = shoal.train(tree, root=tmp_path, on="local", quiet=True)
     (judged,) = events(outcome.folder)
     last = rows(outcome.folder)[-1]
