@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.api.experiment import Experiment
-    from shoal.launchers.evaluate import evaluate
-    from shoal.launchers.train import resume, train
+    from shoal.runs.evaluate import evaluate
+    from shoal.runs.train import resume, train
 
 __version__ = "0.1.0"
 __all__ = ["Experiment", "evaluate", "resume", "train"]
 
 _HOMES = {
     "Experiment": "shoal.api.experiment",
-    "evaluate": "shoal.launchers.evaluate",
-    "resume": "shoal.launchers.train",
-    "train": "shoal.launchers.train",
+    "evaluate": "shoal.runs.evaluate",
+    "resume": "shoal.runs.train",
+    "train": "shoal.runs.train",
 }
 
 

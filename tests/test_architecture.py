@@ -11,8 +11,9 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "shoal"
 ORDER = (
-    "base", "api", "monitoring", "models", "envs", "buffers", "streams", "algorithms", "rollout", "checkpoints", "workers",
-    "launchers", "federation", "testing", "recipes", "dashboard", "cli",
+    "base", "api", "monitoring", "models", "envs", "buffers", "streams", "algorithms", "rollout", "checkpoints", "evaluation",
+    "workers", "program", "launchers", "runs", "population", "league", "federation", "analysis", "testing", "recipes",
+    "dashboard", "cli",
 )  # fmt: skip
 """A folder imports only from itself and from those before it."""
 

@@ -25,7 +25,7 @@ from shoal.algorithms.minibatches import Experience
 from shoal.api.experiment import Experiment
 from shoal.api.policy import Request
 from shoal.envs import make_env
-from shoal.launchers.program import expand
+from shoal.program.program import expand
 from shoal.streams.inference import Ask, decide
 
 CHUNKS, CHUNK = 5, 0.4

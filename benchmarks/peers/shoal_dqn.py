@@ -19,7 +19,7 @@ import torch
 from shoal_ppo import points_of
 
 from shoal.api.experiment import Experiment
-from shoal.launchers.train import train
+from shoal.runs.train import train
 
 WORLDS: dict[str, dict[str, Any]] = {
     "cartpole": {

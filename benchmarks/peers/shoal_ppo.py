@@ -16,7 +16,7 @@ import gymnasium
 import torch
 
 from shoal.api.experiment import Experiment
-from shoal.launchers.train import train
+from shoal.runs.train import train
 
 WORLDS: dict[str, dict[str, Any]] = {
     "cartpole": {

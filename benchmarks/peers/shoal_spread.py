@@ -13,7 +13,7 @@ from typing import Any
 
 from shoal import recipes
 from shoal.api.experiment import Experiment, load_experiment
-from shoal.launchers.train import train
+from shoal.runs.train import train
 
 AGENTS = 3
 WARM = 2.0

@@ -62,3 +62,19 @@ class Worker(ABC):
     def close(self) -> None:
         """Free what the worker holds."""
         return
+
+
+class Pulse:
+    """Who is told that an actor is at its worlds, and that it is not: a supervisor sees from outside if it hangs there."""
+
+    def begin(self, seconds: float) -> None:
+        """The worlds are being made, which may take so long besides."""
+        return
+
+    def beat(self) -> None:
+        """The worlds are stepped now."""
+        return
+
+    def rest(self) -> None:
+        """They are left alone."""
+        return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.monitoring.panel import NotRunningError
 from shoal.monitoring.run_folder import RunFolder
-from shoal.monitoring.status import ended, obey
+from shoal.runs.panel import NotRunningError
+from shoal.runs.status import ended, obey
 
 
 def tell(folder: RunFolder, order: str) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def tell(folder: RunFolder, order: str) -> dict[str, Any]:
         from shoal.launchers.ray.cluster import require_ray
 
         require_ray()
-        from shoal.launchers.ray.driver import tell as tell_through_ray
+        from shoal.runs.ray.driver import tell as tell_through_ray
 
         return tell_through_ray(folder, order)
 

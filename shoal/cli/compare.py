@@ -17,8 +17,8 @@ _MOST = 8
 
 def run(runs: list[str], *, json: bool) -> None:
     """Read the runs, print the table."""
-    from shoal.monitoring.comparison import compare
-    from shoal.monitoring.trials import find_group
+    from shoal.analysis.comparison import compare
+    from shoal.analysis.trials import find_group
 
     found = [find_group(run) for run in runs]
     for note in (note for _, notes in found for note in notes):

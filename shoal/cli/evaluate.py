@@ -9,7 +9,7 @@ from shoal.cli.output import print_json
 def run(run: str, overrides: list[str], *, episodes: int, seed: int, checkpoint: str, json: bool) -> None:
     """Play, then print the scores."""
     with importing():
-        from shoal.launchers.evaluate import evaluate
+        from shoal.runs.evaluate import evaluate
 
     scores, version = evaluate(run, overrides=overrides, episodes=episodes, seed=seed, checkpoint=checkpoint)
     if json:

@@ -17,8 +17,8 @@ def run(recipe: str, overrides: list[str], *, json: bool, on: str, address: str 
     path = find(recipe)
     with importing():
         from shoal.api.experiment import load_experiment
-        from shoal.launchers.program import expand, plan_of
-        from shoal.launchers.train import check_launcher
+        from shoal.program.program import expand, plan_of
+        from shoal.runs.train import check_launcher
 
     check_launcher(on)
     experiment, fit = load_experiment(path, overrides), None

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from shoal.monitoring.picture import Drawing, check_format, require_matplotlib, save
+from shoal.analysis.picture import Drawing, check_format, require_matplotlib, save
 
 _RETURNS = ("rollout/ep_rew_mean", "eval/mean_reward")
 """Columns that `stop.return` is a level of."""
@@ -16,8 +16,8 @@ def run(runs: list[str], *, metric: str, axis: str, out: Path) -> None:
     """Read the runs, draw them, say what was left out and where the picture is."""
     require_matplotlib()
     check_format(out)
-    from shoal.monitoring.curves import band
-    from shoal.monitoring.trials import find_group, join
+    from shoal.analysis.curves import band
+    from shoal.analysis.trials import find_group, join
 
     found = [find_group(run) for run in runs]
     notes = [note for _, said in found for note in said]

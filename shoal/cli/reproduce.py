@@ -10,7 +10,7 @@ from shoal.base.files import check_name
 from shoal.base.importing import importing
 
 if TYPE_CHECKING:
-    from shoal.launchers.reproduce import Plan, Reproduction
+    from shoal.runs.reproduce import Plan, Reproduction
 
 
 def run(run: str, *, trial: str | None, on: str | None) -> None:
@@ -18,8 +18,8 @@ def run(run: str, *, trial: str | None, on: str | None) -> None:
     if trial is not None:
         check_name("--trial", trial)
     with importing():
-        from shoal.launchers.reproduce import plan, reproduce
-        from shoal.launchers.train import check_launcher
+        from shoal.runs.reproduce import plan, reproduce
+        from shoal.runs.train import check_launcher
 
     if on is not None:
         check_launcher(on)

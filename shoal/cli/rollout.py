@@ -11,7 +11,7 @@ from shoal.base.importing import importing
 def run(run: str, overrides: list[str], *, episodes: int, video: bool, stochastic: bool, **options: Any) -> None:
     """Play and write, then say where it lies."""
     with importing():
-        from shoal.launchers.rollout import rollout
+        from shoal.runs.rollout import rollout
 
     scores, folder = rollout(run, overrides=overrides, episodes=episodes, video=video, stochastic=stochastic, **options)
     length = sum(scores.lengths) / len(scores.lengths)

@@ -14,7 +14,7 @@ from shoal.recipes import find
 
 if TYPE_CHECKING:
     from shoal.api.experiment import PlacementConfig
-    from shoal.launchers.train import Outcome
+    from shoal.runs.train import Outcome
 
 
 def run(
@@ -44,7 +44,7 @@ def run(
             from shoal.launchers.forkserver import warm
 
             warm()
-        from shoal.launchers import train
+        from shoal.runs import train
 
     if resume:
         assert trial is not None
@@ -63,8 +63,8 @@ def attach(run: str, address: str | None) -> None:
     from shoal.launchers.ray.cluster import require_ray
 
     require_ray()
-    from shoal.launchers.ray import driver
-    from shoal.launchers.train import Cluster
+    from shoal.runs.ray import driver
+    from shoal.runs.train import Cluster
 
     outcome = driver.attach(run, Cluster(address))
     _say(outcome, f"{outcome.folder / 'config.yaml'} --on ray --address {address or 'auto'}")

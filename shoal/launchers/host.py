@@ -21,15 +21,15 @@ from shoal.api.worker import Report, Worker
 from shoal.base.faults import parse_faults
 from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.build import Builder, Life
-from shoal.launchers.contents import CONTENTS
-from shoal.launchers.hosts import Host
-from shoal.launchers.program import expand
-from shoal.launchers.pulse import PulseBoard
 from shoal.launchers.shared_streams import AttachedStreams, StreamHandles
 from shoal.monitoring.logs import log_to
+from shoal.program.build import Builder, Life
+from shoal.program.contents import CONTENTS
+from shoal.program.hosts import Host
+from shoal.program.program import expand
 from shoal.streams.control import STOP, ControlEnd
 from shoal.streams.primitives import AbandonedError, Mailbox, Waiter
+from shoal.streams.transports.shm.pulse import PulseBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
 
 POLL = 0.1

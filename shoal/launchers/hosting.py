@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from shoal.api.worker import Report
-from shoal.launchers.build import Life
 from shoal.launchers.links import Death, Link
+from shoal.program.build import Life
 from shoal.streams.primitives import Mailbox
 from shoal.streams.sample import Account
 

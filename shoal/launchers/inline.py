@@ -19,14 +19,14 @@ from shoal.api.worker import Worker
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.checkpoint import Checkpoint, stage_of
 from shoal.checkpoints.contents import to_bytes
-from shoal.launchers.build import Builder, first_life
-from shoal.launchers.contents import BEFORE, older_versions, saves_contents
-from shoal.launchers.hosts import hosts_of
 from shoal.launchers.interrupts import Interrupts
-from shoal.launchers.program import Program, expand
-from shoal.launchers.stages import STAGE, say_stage
 from shoal.launchers.threads import ReplicaThreads
-from shoal.launchers.wiring import MemoryStreams, plan_wiring
+from shoal.program.build import Builder, first_life
+from shoal.program.contents import BEFORE, older_versions, saves_contents
+from shoal.program.hosts import hosts_of
+from shoal.program.program import Program, expand
+from shoal.program.stages import STAGE, say_stage
+from shoal.program.wiring import MemoryStreams, plan_wiring
 from shoal.streams.sample import Account, account
 from shoal.workers.controller import Controller
 from shoal.workers.evaluation import EvaluationWorker

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.base.errors import InputError, ShoalError
-from shoal.launchers.build import Life
-from shoal.launchers.hosts import Host
 from shoal.monitoring.bottleneck import TimeAccount
+from shoal.program.build import Life
+from shoal.program.hosts import Host
 from shoal.streams.control import Failure
 
 CRASHES, CRASH_SPAN = 5, 60.0

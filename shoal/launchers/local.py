@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from shoal.base.faults import VARIABLE, parse_faults
 from shoal.checkpoints.checkpoint import Checkpoint
-from shoal.launchers.build import Life, first_life
 from shoal.launchers.host import HostOrder, serve
-from shoal.launchers.hosts import Host, hosts_of
 from shoal.launchers.processes import ProcessLauncher
-from shoal.launchers.program import Program
 from shoal.launchers.shared_streams import SharedStreams, settle_in
 from shoal.launchers.supervisor import Supervisor
-from shoal.launchers.wiring import plan_wiring
 from shoal.monitoring.run_folder import RunFolder
+from shoal.program.build import Life, first_life
+from shoal.program.hosts import Host, hosts_of
+from shoal.program.program import Program
+from shoal.program.wiring import plan_wiring
 from shoal.workers.trainer import load_policy
 
 

@@ -21,14 +21,14 @@ from shoal.api.worker import Report
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.checkpoint import Checkpoint, stage_of
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.contents import BEFORE, CONTENTS, older_versions, saves_contents
 from shoal.launchers.hosting import HostStreams, Supervision
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.links import Death, Link, count_death
-from shoal.launchers.program import Program
-from shoal.launchers.stages import STAGE, say_stage
 from shoal.launchers.updates import Updates
 from shoal.monitoring.run_folder import RunFolder
+from shoal.program.contents import BEFORE, CONTENTS, older_versions, saves_contents
+from shoal.program.program import Program
+from shoal.program.stages import STAGE, say_stage
 from shoal.streams.leave import LeaveGiver
 from shoal.streams.sample import Account
 from shoal.workers.controller import Controller

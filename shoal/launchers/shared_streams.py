@@ -10,8 +10,8 @@ import torch
 
 from shoal.algorithms.agreement import settle
 from shoal.api.algorithm import Algorithm
-from shoal.launchers.hosts import Host
-from shoal.launchers.wiring import Streams, Wiring
+from shoal.program.hosts import Host
+from shoal.program.wiring import Streams, Wiring
 from shoal.streams.primitives import Mailbox, Ring, Tally
 from shoal.streams.sample import Account, account
 from shoal.streams.transports.shm.doorbell import Doorbell

@@ -15,12 +15,12 @@ from types import ModuleType
 from typing import Any
 
 from shoal.api.worker import Report
-from shoal.launchers.build import Life
 from shoal.launchers.forkserver import context, warm
-from shoal.launchers.hosts import Host
 from shoal.launchers.links import Death, Link, last_words, worker_lines
-from shoal.launchers.pulse import PulseBoard
+from shoal.program.build import Life
+from shoal.program.hosts import Host
 from shoal.streams.control import STOP, ControlEnd, Failure
+from shoal.streams.transports.shm.pulse import PulseBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
 
 PATIENCE = 5.0

@@ -6,7 +6,7 @@ slot, for the version of its round, or for an answer.
 
 from __future__ import annotations
 
-from shoal.api.worker import Report, Worker
+from shoal.api.worker import Pulse, Report, Worker
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.tree import Tree
 from shoal.monitoring.shares import Shares
@@ -16,22 +16,6 @@ from shoal.streams.primitives import Waiter
 STEPS_PER_POLL = 64
 """Steps of the world between two looks at the rest of the process."""
 _STATES = {"slot": "waited_slot", "answer": "waited_input", "world": "worked"}
-
-
-class Pulse:
-    """Who is told that an actor is at its worlds, and that it is not: a supervisor sees from outside if it hangs there."""
-
-    def begin(self, seconds: float) -> None:
-        """The worlds are being made, which may take so long besides."""
-        return
-
-    def beat(self) -> None:
-        """The worlds are stepped now."""
-        return
-
-    def rest(self) -> None:
-        """They are left alone."""
-        return
 
 
 class ActorWorker(Worker):

@@ -16,11 +16,11 @@ from shoal.api.experiment import Experiment
 from shoal.api.metric import Total
 from shoal.api.worker import Report
 from shoal.base.cadence import Moment, is_due
+from shoal.evaluation.scoreboard import Scoreboard
 from shoal.monitoring.aggregate import Aggregator
 from shoal.monitoring.bottleneck import TimeAccount
 from shoal.monitoring.sinks import Sink
 from shoal.streams.sample import Account
-from shoal.workers.scoreboard import Scoreboard
 
 RECENT_EPISODES = 20
 

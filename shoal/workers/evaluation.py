@@ -14,18 +14,17 @@ from dataclasses import dataclass
 from shoal.api.env import Env
 from shoal.api.evaluation import Evaluation, Scores
 from shoal.api.experiment import EvaluationConfig, StopConfig
-from shoal.api.worker import Report, Worker
+from shoal.api.worker import Pulse, Report, Worker
 from shoal.base.errors import InputError
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import Checkpoint, stage_of
 from shoal.checkpoints.store import CheckpointStore
+from shoal.evaluation.clips import Clip, Clips
+from shoal.evaluation.episodes import Sitting
+from shoal.evaluation.evaluator import Evaluator, Judge
 from shoal.monitoring.logs import LOG
-from shoal.rollout.evaluate import Sitting
 from shoal.streams.primitives import Mailbox, Waiter
-from shoal.workers.actor import Pulse
-from shoal.workers.clips import Clip, Clips
-from shoal.workers.evaluator import Evaluator, Judge
 
 STEPS_PER_POLL = 8
 """Steps of the worlds between two looks at the rest of the process."""

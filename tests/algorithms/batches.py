@@ -13,8 +13,8 @@ from shoal.api.env import AgentGroup
 from shoal.api.experiment import Experiment
 from shoal.api.fragment import Fragment
 from shoal.base.config import Named
-from shoal.launchers.evaluate import evaluate
-from shoal.launchers.train import train
+from shoal.runs.evaluate import evaluate
+from shoal.runs.train import train
 
 GROUP = AgentGroup(("agent",), spaces.Box(-5, 5, (3,), np.float32), spaces.Discrete(4))
 MLP = Named(name="mlp", hidden=[8])  # type: ignore[call-arg]

@@ -25,8 +25,8 @@ from shoal.api.sight import AGENT, OWN, WORLD
 from shoal.base.config import Named
 from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.evaluate import evaluate
-from shoal.launchers.program import expand
+from shoal.program.program import expand
+from shoal.runs.evaluate import evaluate
 from shoal.workers.trainer import load_policy
 from tests.algorithms.batches import GRU, MLP, fragment
 from tests.algorithms.hidden_coin import BLIND

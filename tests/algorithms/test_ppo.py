@@ -18,7 +18,7 @@ from shoal.api.experiment import Experiment
 from shoal.api.policy import Request
 from shoal.base.config import Named, Schedule
 from shoal.base.errors import InputError
-from shoal.launchers.train import train
+from shoal.runs.train import train
 from tests.algorithms.batches import GROUP, GRU, MLP, fragment, learned
 from tests.algorithms.replicas import MeetingLearner, shares, together
 
@@ -383,7 +383,7 @@ def test_truncation_bootstraps_in_training(tmp_path: Any, autoreset: str) -> Non
     """A reward of 1 for ever, cut every few steps: its value is 1 / (1 - gamma), not the short sum that is seen."""
     from shoal.api.experiment import EnvConfig
     from shoal.checkpoints.store import CheckpointStore
-    from shoal.launchers.program import expand
+    from shoal.program.program import expand
     from shoal.workers.trainer import load_policy
 
     experiment = Experiment.parse(

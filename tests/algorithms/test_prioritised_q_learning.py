@@ -17,10 +17,10 @@ from shoal.api.fragment import Fragment
 from shoal.base.config import Named, Schedule
 from shoal.base.errors import InputError
 from shoal.buffers.prioritised import PrioritisedReplay
-from shoal.launchers.build import Builder, Life
-from shoal.launchers.hosts import hosts_of
-from shoal.launchers.program import expand, plan_of
-from shoal.launchers.wiring import MemoryStreams, plan_wiring
+from shoal.program.build import Builder, Life
+from shoal.program.hosts import hosts_of
+from shoal.program.program import expand, plan_of
+from shoal.program.wiring import MemoryStreams, plan_wiring
 from tests.algorithms import test_q_learning as alone
 from tests.algorithms import test_qmix as teams
 from tests.algorithms.batches import GRU, MLP, learned

@@ -19,8 +19,8 @@ from rich.console import Console
 
 from shoal.cli import main
 from shoal.cli.status import show
-from shoal.monitoring.panel import Panel
 from shoal.monitoring.run_folder import RunFolder
+from shoal.runs.panel import Panel
 
 LIVE: dict[str, Any] = {
     "run": "cartpole/t", "pid": 123, "state": "running", "step": 40960, "update": 20, "elapsed": 12.3, "fps": 20480.0,

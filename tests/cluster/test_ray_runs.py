@@ -17,8 +17,8 @@ from hosts import send_signal
 from nodes import Cluster, write_token
 
 from shoal.api.experiment import load_experiment
-from shoal.launchers.train import train
 from shoal.recipes import find
+from shoal.runs.train import train
 
 pytestmark = [pytest.mark.usefixtures("_has_ray"), pytest.mark.timeout(600)]
 

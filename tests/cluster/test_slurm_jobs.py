@@ -15,7 +15,7 @@ import pytest
 
 from shoal.cli import main
 from shoal.launchers.slurm import script
-from shoal.launchers.train import LAUNCHERS
+from shoal.runs.train import LAUNCHERS
 from tests.cluster.real_slurm import RealSlurm, slurm, wait_until
 
 __all__ = ["slurm"]

@@ -13,7 +13,7 @@ from shoal.api.env import Env, Step
 from shoal.api.experiment import EnvConfig, Experiment
 from shoal.envs import make_env
 from shoal.envs.atari import AtariVector
-from shoal.launchers.train import train
+from shoal.runs.train import train
 from shoal.testing.env import check_env
 
 pytest.importorskip("ale_py", reason="the atari extra is not installed")

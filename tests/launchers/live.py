@@ -18,9 +18,9 @@ import shoal
 from shoal.api.experiment import Experiment
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.train import Outcome
-from shoal.monitoring.panel import ask
 from shoal.monitoring.run_folder import RunFolder
+from shoal.runs.panel import ask
+from shoal.runs.train import Outcome
 from shoal.streams.sample import OUTCOMES
 
 PATIENCE = 60.0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.api.experiment import Experiment
-from shoal.launchers.train import train
+from shoal.runs.train import train
 
 SMALL = {"name": "mlp", "hidden": [8]}
 PPO = {"name": "ppo", "unroll": 8, "minibatch": 32}

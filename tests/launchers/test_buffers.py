@@ -21,7 +21,7 @@ from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.base.faults import VARIABLE
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.program import expand, plan_of
+from shoal.program.program import expand, plan_of
 from tests.launchers import live
 from tests.launchers.live import Run, check, notes, noticed_after, restarts, rows, train
 from tests.launchers.processes import alive, below, nothing_left, wait_for

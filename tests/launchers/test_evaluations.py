@@ -15,11 +15,11 @@ from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.base.faults import VARIABLE
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.hosts import hosts_of
-from shoal.launchers.program import expand, plan_of
-from shoal.launchers.wiring import plan_wiring
 from shoal.monitoring.run_folder import RunFolder
-from shoal.monitoring.status import ended
+from shoal.program.hosts import hosts_of
+from shoal.program.program import expand, plan_of
+from shoal.program.wiring import plan_wiring
+from shoal.runs.status import ended
 from tests.launchers.live import Run, balanced, restarts, rows, train
 from tests.launchers.processes import nothing_left
 

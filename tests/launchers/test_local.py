@@ -20,7 +20,7 @@ from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.local import cores_of
-from shoal.launchers.program import expand
+from shoal.program.program import expand
 from tests.launchers.processes import alive, below, nothing_left
 
 MAPPO = {"critic": "central", "agent_ids": True, "normalise_values": True}

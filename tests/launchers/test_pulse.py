@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.launchers.pulse import PulseBoard
+from shoal.streams.transports.shm.pulse import PulseBoard
 from tests.launchers.processes import wait_for
 
 

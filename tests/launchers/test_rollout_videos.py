@@ -14,8 +14,8 @@ from shoal.api.env import Array
 from shoal.base.errors import InputError
 from shoal.cli import main
 from shoal.envs.mpe.particles import Particles
-from shoal.launchers.rollout import rollout
-from shoal.rollout.film import caption
+from shoal.evaluation.film import caption
+from shoal.runs.rollout import rollout
 from tests.launchers.small_runs import trained
 
 ATARI = {"id": "ALE/Pong-v5", "kwargs": {"max_num_frames_per_episode": 200, "noop_max": 1}}
@@ -82,7 +82,7 @@ def test_pictures_do_not_change_what_is_played(tmp_path: Path) -> None:
 
 def test_the_last_picture_shows_the_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("shoal.rollout.film.caption", lambda *words: said.append(caption(*words)) or said[-1])
+    monkeypatch.setattr("shoal.evaluation.film.caption", lambda *words: said.append(caption(*words)) or said[-1])
     run = trained(tmp_path, {"id": "shoal/spread"})
     scores, folder = rollout(run, episodes=1, video=True)
     with np.load(folder / "episode-00000.npz") as arrays:

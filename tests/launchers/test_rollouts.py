@@ -17,8 +17,8 @@ from shoal.api.experiment import EnvConfig
 from shoal.base.seeding import derive_seed
 from shoal.base.tree import tree_leaves
 from shoal.envs import make_env
-from shoal.launchers.evaluate import evaluate, load_run
-from shoal.launchers.rollout import MAX_COPIES, rollout
+from shoal.runs.evaluate import evaluate, load_run
+from shoal.runs.rollout import MAX_COPIES, rollout
 from tests.launchers.small_runs import PPO, SMALL, trained
 
 

@@ -74,7 +74,7 @@ def train_and_judge(seed: int, overrides: list[str]) -> Result:
     """`shoal train connect-four --seed N --on inline`, then both sides."""
     import shoal
     from shoal.api.experiment import load_experiment
-    from shoal.launchers.other_runs import load_from
+    from shoal.program.other_runs import load_from
     from shoal.recipes import find
 
     with tempfile.TemporaryDirectory() as root:

@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from shoal.api.experiment import Experiment, load_experiment
-from shoal.launchers.program import expand, plan_of
+from shoal.program.program import expand, plan_of
 from shoal.recipes import find
 
 BUDGET = 2e9

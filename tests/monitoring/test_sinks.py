@@ -97,10 +97,11 @@ def test_fan_out_reaches_everyone() -> None:
 
 
 def test_importing_monitoring_loads_nothing_heavy() -> None:
-    modules = "aggregate, event_file, jsonl, progress, provenance, run_folder, sinks, terminal"
+    modules = "aggregate, event_file, jsonl, progress, run_folder, sinks, terminal"
     heavy = ("torch", "tensorboard", "rich", "google.protobuf", "safetensors", "tensorflow", "gymnasium")
     code = (
-        f"import sys; from shoal.monitoring import {modules}; from shoal.checkpoints import store;"
+        f"import sys; from shoal.monitoring import {modules};"
+        "from shoal.checkpoints import store; from shoal.runs import provenance;"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from shoal.analysis.trials import Trial
 from shoal.monitoring.run_folder import RunFolder
-from shoal.monitoring.trials import Trial
 
 
 def write_run(root: Path, name: str, returns: list[float | None], *, rows: int = 10, **settings: Any) -> Trial:

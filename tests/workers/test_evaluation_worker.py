@@ -15,11 +15,11 @@ from shoal.base.seeding import Noise
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
 from shoal.envs.gymnasium_loop import GymnasiumLoop
+from shoal.evaluation.evaluator import Evaluator
 from shoal.rollout.players import FixedInference, RandomPolicy
 from shoal.rollout.seat import Seat
 from shoal.streams.transports.memory import MemoryMailbox, NoWaiting
 from shoal.workers.evaluation import STEPS_PER_POLL, EvaluationWorker, Rules
-from shoal.workers.evaluator import Evaluator
 from tests.envs.sample_worlds import Counting
 
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.base.arrays import Layout
-from shoal.launchers.pulse import PulseBoard
 from shoal.launchers.ray.reports import Reports
 from shoal.launchers.shared_streams import StreamHandles
 from shoal.monitoring.logs import LOG
@@ -35,6 +34,7 @@ from shoal.streams.transports.ray.relay import (
 )
 from shoal.streams.transports.shm.doorbell import Doorbell
 from shoal.streams.transports.shm.mailbox import ShmMailbox
+from shoal.streams.transports.shm.pulse import PulseBoard
 from shoal.streams.transports.shm.ring import ShmRing
 from shoal.streams.transports.shm.segment import SegmentHandle
 from shoal.streams.transports.shm.tally import ShmTally

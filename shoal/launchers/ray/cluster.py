@@ -15,8 +15,8 @@ from typing import Any
 
 from shoal.api.experiment import ClusterConfig, Experiment, ResourcesConfig
 from shoal.base.errors import InputError, ShoalError
-from shoal.launchers.hosts import Host, hosts_of
-from shoal.launchers.program import Program, expand
+from shoal.program.hosts import Host, hosts_of
+from shoal.program.program import Program, expand
 
 NAMESPACE = "shoal"
 HEAD = "node:__internal_head__"

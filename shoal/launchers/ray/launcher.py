@@ -16,18 +16,18 @@ from shoal.base.errors import ShoalError
 from shoal.base.faults import VARIABLE, parse_faults
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.build import first_life
 from shoal.launchers.host import HostOrder
-from shoal.launchers.hosts import hosts_of
 from shoal.launchers.local import check_fit
 from shoal.launchers.processes import ProcessLauncher
-from shoal.launchers.program import Program
 from shoal.launchers.ray.agent import AgentFacts, HostAgent
 from shoal.launchers.ray.cluster import actor_options, check_shape, demand, labels, needed, reserve
 from shoal.launchers.ray.placing import RayLink, RaySupervisor
 from shoal.launchers.ray.streams import CONTROLLER, AgentLine, LostError, RayStreams
-from shoal.launchers.wiring import plan_wiring
 from shoal.monitoring.run_folder import RunFolder
+from shoal.program.build import first_life
+from shoal.program.hosts import hosts_of
+from shoal.program.program import Program
+from shoal.program.wiring import plan_wiring
 from shoal.workers.controller import Controller
 
 

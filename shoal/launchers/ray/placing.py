@@ -22,11 +22,11 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from shoal.api.worker import Report
 from shoal.base.errors import ShoalError
-from shoal.launchers.build import Life
-from shoal.launchers.hosts import Host
 from shoal.launchers.links import Death, Link, last_words, worker_lines
 from shoal.launchers.ray.host import RayHost
 from shoal.monitoring.logs import LOG
+from shoal.program.build import Life
+from shoal.program.hosts import Host
 from shoal.streams.control import STOP, Failure, parse
 
 LAST_WORDS = 2.0

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgpack
 
-from shoal.launchers.pulse import PulseBoard
 from shoal.streams.control import ControlEnd
+from shoal.streams.transports.shm.pulse import PulseBoard
 
 PULSE = 0.5
 """Seconds between two looks at who is at its worlds."""

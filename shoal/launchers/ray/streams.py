@@ -14,7 +14,7 @@ import ray
 
 from shoal.base.errors import ShoalError
 from shoal.launchers.ray.agent import BoxSpec, HostAgent, NodeSpec, RingSpec, TallySpec
-from shoal.launchers.wiring import BoxPlan, RingPlan, Wiring
+from shoal.program.wiring import BoxPlan, RingPlan, Wiring
 from shoal.streams.primitives import Mailbox, Tally
 from shoal.streams.sample import OUTCOMES, Account
 from shoal.streams.transports.ray.gloo import GlooTally, MeetingPoint

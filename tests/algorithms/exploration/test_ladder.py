@@ -19,7 +19,7 @@ from shoal.api.experiment import Experiment
 from shoal.api.policy import Request
 from shoal.base.errors import InputError
 from shoal.base.faults import VARIABLE
-from shoal.launchers.program import expand
+from shoal.program.program import expand
 from tests.algorithms.batches import GROUP, MLP
 from tests.launchers.live import restarts
 

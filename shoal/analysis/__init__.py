@@ -1,0 +1,1 @@
+"""Finished and live runs looked at together: curves, statistics, comparisons."""

@@ -1,0 +1,1 @@
+"""Whole episodes of a policy: scores, records and videos. Knows no process."""

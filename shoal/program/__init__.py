@@ -1,0 +1,1 @@
+"""From an experiment to processes, workers and streams, as data."""

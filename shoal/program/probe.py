@@ -1,0 +1,150 @@
+"""`placement: auto`: which shape suits this machine, by a short probe.
+
+Everything in one process; actors beside a trainer; or an actor and a trainer in every process, in step. What is measured is how
+long one round takes to sample and to learn from, whole and in shares; the rest is arithmetic. The answer goes into `config.yaml`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+from shoal.algorithms.learner import SoloLearner
+from shoal.api.algorithm import Learner
+from shoal.api.experiment import Experiment, PlacementConfig
+from shoal.api.worker import Worker
+from shoal.base.errors import InputError
+from shoal.program.build import Builder, Life
+from shoal.program.hosts import hosts_of
+from shoal.program.program import Program, expand
+from shoal.program.wiring import MemoryStreams, plan_wiring
+from shoal.workers.trainer import Replica
+
+STARTING = 2.0
+"""Seconds that it takes until processes work."""
+WORTH = 0.85
+"""A shape with more processes must need less than this part of the time."""
+LONG = 2.0
+"""Seconds after which a probe goes by the round it has."""
+
+ENDLESS = 1e9
+"""Rounds of a run that neither steps nor updates end: a number, since infinite times cannot be compared."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A placement, and the seconds that a round would take."""
+
+    words: str
+    changes: dict[str, object]
+    seconds: float
+    processes: bool = True
+
+    def total(self, rounds: float) -> float:
+        """Of the whole run."""
+        return self.seconds * rounds + (STARTING if self.processes else 0.0)
+
+
+def choose_placement(experiment: Experiment) -> tuple[Experiment, str | None]:
+    """The experiment with a shape chosen, and a line that says why; as it is where it names one itself."""
+    placement, cores = experiment.placement, len(os.sched_getaffinity(0))
+    if placement.buffers or (placement.actors, placement.trainers, placement.together) != (None, None, None):
+        return experiment, None
+    program = expand(experiment)
+    if placement.inference == "worker":
+        return _placed(experiment, {"actors": _divisor(program, max(1, cores - 1))}), None
+    if program.experiment.placement.agree == "hogwild":
+        return _placed(experiment, {"trainers": _divisor(program, cores)}), None
+    if cores == 1 or _divisor(program, cores) == 1:
+        return _placed(experiment, {"trainers": 1}), None
+    shapes = _shapes(program, cores)
+    rounds = _rounds(program)
+    best = shapes[0]
+    for shape in shapes[1:]:
+        if shape.total(rounds) < WORTH * best.total(rounds):
+            best = shape
+    others = ", ".join(f"{shape.words} {1000 * shape.seconds:.0f}" for shape in shapes if shape is not best)
+    words = f"placement: {best.words}, {1000 * best.seconds:.0f} ms a round"
+    return _placed(experiment, best.changes), f"{words} ({others})" if others else words
+
+
+def _shapes(program: Program, cores: int) -> list[Shape]:
+    """Simple ones first. A run too short to pay for processes is not measured further."""
+    short = STARTING / (1 - WORTH)
+    sample, train = _measure(program, short / _rounds(program))
+    shapes = [Shape("one process", {"trainers": 1}, sample + train, processes=False)]
+    if shapes[0].total(_rounds(program)) < short:
+        return shapes
+    if program.max_lag:
+        actors = _divisor(program, cores - 1)
+        beside = Shape(
+            f"{actors} actor{'s' * (actors > 1)} beside the trainer", {"actors": actors}, max(sample / actors, train)
+        )
+        shapes.append(beside)
+    replicas = _divisor(program, cores)
+    try:
+        shared = expand(_placed(program.experiment, {"trainers": replicas}))
+    except InputError:  # a minibatch that cannot be shared out, for example
+        return shapes
+    shapes.append(Shape(f"{replicas} actors with trainers in step", {"trainers": replicas}, sum(_measure(shared))))
+    return shapes
+
+
+def _rounds(program: Program) -> float:
+    """How many the run has at most."""
+    stop = program.experiment.stop
+    batch = program.experiment.env.num_envs * max(plan.algorithm.needs.unroll for plan in program.policies.values())
+    return min(stop.updates or ENDLESS, stop.steps / batch if stop.steps else ENDLESS)
+
+
+def _divisor(program: Program, most: int) -> int:
+    """The largest number of equal shares of the env copies, up to `most`."""
+    copies = program.experiment.env.num_envs // program.experiment.placement.ring
+    return max(n for n in range(1, max(1, most) + 1) if copies % n == 0)
+
+
+def _placed(experiment: Experiment, changes: dict[str, object]) -> Experiment:
+    fields = {"actors": None, "trainers": None, "together": None, **changes}
+    placement = PlacementConfig.parse({**experiment.placement.model_dump(), **fields}, at="placement")
+    return experiment.model_copy(update={"placement": placement})
+
+
+# ---------------------------------------------------------------- measuring
+
+
+class _Alone(Builder):
+    """Builds the first replica only, so it has nobody to agree with."""
+
+    def _learner(self, policy: str, replica: Replica) -> Learner:
+        return SoloLearner()
+
+
+def _measure(program: Program, enough: float = 0.0) -> tuple[float, float]:
+    """Seconds of a round of the first actors and their trainers: to sample, to learn from it.
+
+    The second round counts, since the first warms up; where already the first takes less than `enough`, there is no second.
+    """
+    hosts = hosts_of(program)
+    builder = _Alone(program, MemoryStreams(plan_wiring(program, hosts)), Life())
+    with ExitStack() as stack:
+        jobs = hosts[0].jobs
+        workers = {job: stack.enter_context(closing(builder.build(job))) for job in reversed(jobs)}
+        actors = [workers[job] for job in jobs if job.kind == "actor"]
+        trainers = [workers[job] for job in jobs if job.kind == "trainer"]
+        sample, train = _round(actors, trainers)
+        if enough <= sample + train < LONG:
+            sample, train = _round(actors, trainers)
+    return sample, train
+
+
+def _round(actors: list[Worker], trainers: list[Worker]) -> tuple[float, float]:
+    began = time.perf_counter()
+    for actor in actors:
+        while actor.poll(0.0).worked:
+            pass
+    sampled = time.perf_counter()
+    for trainer in trainers:
+        trainer.poll(0.0)
+    return sampled - began, time.perf_counter() - sampled

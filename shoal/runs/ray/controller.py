@@ -1,0 +1,191 @@
+"""The run itself, as a Ray actor. It needs no driver: one may leave and another come. If it dies, Ray starts it again, and it goes
+on from the last checkpoint."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ray
+import torch
+
+from shoal.api.experiment import Experiment
+from shoal.base.errors import ShoalError
+from shoal.base.faults import VARIABLE
+from shoal.checkpoints.checkpoint import Checkpoint
+from shoal.checkpoints.store import CheckpointStore
+from shoal.program.program import Program, expand
+from shoal.launchers.ray.launcher import RayLauncher
+from shoal.runs.train import Outcome, run_in
+from shoal.monitoring.logs import LOG
+from shoal.runs.panel import ask
+from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.sinks import Row
+
+LINGER = 20.0
+"""Seconds that the actor of an ended run waits for somebody to ask how it ended."""
+PAUSE = 0.2
+"""Seconds that a question for news may wait for some."""
+
+
+class RunOrder(NamedTuple):
+    """What to run."""
+
+    settings: dict[str, Any]
+    folder: str
+    resume: bool
+    argv: list[str]
+    faults: str
+    """To be made on purpose, as SHOAL_FAULT says it."""
+
+
+class Feed:
+    """A view that keeps what it is shown, for whoever asks."""
+
+    def __init__(self) -> None:
+        self._items: list[tuple[str, Any]] = []
+        self._more = threading.Condition()
+
+    def write(self, row: Row) -> None:
+        """A row of numbers; one that nobody asked for yet gives way to the next."""
+        with self._more:
+            if self._items and self._items[-1][0] == "row":
+                self._items[-1] = ("row", row)  # whoever has seen it already sees it once more
+            else:
+                self._items.append(("row", row))
+            self._more.notify_all()
+
+    def note(self, text: str) -> None:
+        """A line."""
+        self.add("note", text)
+
+    def add(self, kind: str, what: Any) -> None:
+        """Something else."""
+        with self._more:
+            self._items.append((kind, what))
+            self._more.notify_all()
+
+    def close(self, summary: str = "") -> None:
+        """Nothing is kept open."""
+
+    def since(self, number: int, timeout: float) -> tuple[int, list[tuple[str, Any]]]:
+        """What came after `number`, and the number to ask with next; rows may come twice."""
+        with self._more:
+            self._more.wait_for(lambda: len(self._items) > number, timeout)
+            seen = len(self._items) - (bool(self._items) and self._items[-1][0] == "row")
+            return max(number, seen), self._items[number:]
+
+
+class RayController:
+    """`news` and `obey` are for drivers, `hear` for the agents of other machines."""
+
+    def __init__(self, order: RunOrder) -> None:
+        self._order, self._folder = order, RunFolder(Path(order.folder))
+        os.environ[VARIABLE] = order.faults
+        self._again = ray.get_runtime_context().was_current_actor_reconstructed
+        self._feed = Feed()
+        self._ended = False
+        self._hear: Any = None
+        self._agent: Any = None
+        self._heard: dict[str, int] = {}
+        threading.Thread(target=self._live, name="run", daemon=True).start()
+
+    # ------------------------------------------------------------ the run
+
+    def _live(self) -> None:
+        try:
+            self._feed.add("end", _as_dict(self._train()))
+        except ShoalError as error:
+            self._feed.add("failed", (error.exit_code, str(error)))
+        except BaseException as error:
+            LOG.exception("the run failed")
+            self._feed.add("failed", (1, f"{type(error).__name__}: {error}: see {self._folder.logs}"))
+        self._ended = True
+        threading.Thread(target=self._leave, daemon=True).start()
+
+    def _leave(self) -> None:
+        time.sleep(LINGER)
+        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+    def _train(self) -> Outcome:
+        torch.set_num_threads(1)
+        program = expand(Experiment.parse(self._order.settings), exact=False)
+        return run_in(
+            self._folder, program, self._start(program), self._launcher,
+            on="ray", view=self._feed, argv=self._order.argv, why=None,
+        )  # fmt: skip
+
+    def _start(self, program: Program) -> Checkpoint | None:
+        store = CheckpointStore(self._folder.checkpoints, keep=program.experiment.checkpoint.keep)
+        if not self._again:
+            return store.latest() if self._order.resume else None
+        if store.versions():
+            self._feed.note("the controller died and was started again: it goes on from the last checkpoint")
+            return store.latest()
+        self._feed.note("the controller died before the first checkpoint: the run begins anew")
+        self._folder.metrics.unlink(missing_ok=True)
+        shutil.rmtree(self._folder.tensorboard, ignore_errors=True)
+        return None
+
+    def _launcher(self, program: Program, start: Checkpoint | None, folder: RunFolder) -> RayLauncher:
+        launcher = RayLauncher(program, start, folder, ray.get_runtime_context().current_actor, self._listen)
+        self._feed.add("begun", None)
+        return launcher
+
+    def _listen(self, hear: Any, agent: Any) -> None:
+        self._hear, self._agent = hear, agent
+
+    # ------------------------------------------------------------ what others call
+
+    @ray.method(concurrency_group="agents")
+    def many(self, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
+        """Several of the following, in order."""
+        for method, args in calls:
+            getattr(self, method)(*args)
+
+    @ray.method(concurrency_group="agents")
+    def hear(self, sender: str, number: int, batch: list[Any]) -> None:
+        """What hosts of another machine said. A batch that comes twice is passed over."""
+        if number > self._heard.get(sender, 0):
+            self._heard[sender] = number
+            self._hear(batch)
+
+    @ray.method(concurrency_group="agents")
+    def deliver(self, sender: str, name: str, number: int, packed: Any) -> None:
+        """For the agent of this machine, which lives in this process; as are the next two."""
+        self._agent.deliver(sender, name, number, packed)
+
+    @ray.method(concurrency_group="agents")
+    def credit(self, sender: str, name: str, freed: int, books: bytes) -> None:
+        """See HostAgent."""
+        self._agent.credit(sender, name, freed, books)
+
+    @ray.method(concurrency_group="agents")
+    def version(self, sender: str, name: str, number: int, packed: Any, keep: list[int]) -> None:
+        """See HostAgent."""
+        self._agent.version(sender, name, number, packed, keep)
+
+    @ray.method(concurrency_group="drivers")
+    def news(self, after: int) -> tuple[int, list[tuple[str, Any]]]:
+        """What happened since; `begun`, `row`, `note`, `end`, `failed`."""
+        return self._feed.since(after, PAUSE)
+
+    @ray.method(concurrency_group="drivers")
+    def obey(self, order: str) -> dict[str, Any]:
+        """`status`, `stop`, `pause`, `unpause`: as at the run's own panel."""
+        return ask(self._folder, order)
+
+    @ray.method(concurrency_group="drivers")
+    def ended(self) -> bool:
+        """The run is over: only its last words are kept for a while."""
+        return self._ended
+
+
+def _as_dict(outcome: Outcome) -> dict[str, Any]:
+    scores = None if outcome.scores is None else asdict(outcome.scores)
+    return {**vars(outcome), "folder": str(outcome.folder), "scores": scores}

@@ -1,0 +1,63 @@
+"""When each host went to its worlds, in shared memory: a world that hangs shows from outside, whatever it hangs in."""
+
+from __future__ import annotations
+
+import time
+
+from shoal.api.worker import Pulse
+from shoal.streams.transports.shm.segment import Segment, SegmentHandle
+
+
+class PulseBoard:
+    """One number per host: the moment it went to its worlds, 0 while it is elsewhere."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._words = segment.words(0, segment.handle.nbytes // 8)
+
+    @classmethod
+    def create(cls, hosts: int) -> PulseBoard:
+        """The launcher's."""
+        return cls(Segment.create(8 * hosts))
+
+    @classmethod
+    def attach(cls, handle: SegmentHandle) -> PulseBoard:
+        """A host's."""
+        return cls(Segment.attach(handle))
+
+    @property
+    def handle(self) -> SegmentHandle:
+        """For `attach`."""
+        return self._segment.handle
+
+    def place(self, number: int) -> Pulse:
+        """Where one host notes it."""
+        return _Place(self._words, number)
+
+    def away(self, number: int) -> float:
+        """Seconds that a host has been at its worlds without coming back."""
+        since = self._words[number]
+        return (time.monotonic_ns() - since) / 1e9 if since else 0.0
+
+    def clear(self, number: int) -> None:
+        """A new life begins."""
+        self._words[number] = 0
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._words.release()
+        self._segment.close()
+
+
+class _Place(Pulse):
+    def __init__(self, words: memoryview, number: int) -> None:
+        self._words, self._number = words, number
+
+    def begin(self, seconds: float) -> None:
+        self._words[self._number] = time.monotonic_ns() + int(seconds * 1e9)
+
+    def beat(self) -> None:
+        self._words[self._number] = time.monotonic_ns()
+
+    def rest(self) -> None:
+        self._words[self._number] = 0
