@@ -23,6 +23,7 @@ from shoal.api.algorithm import Algorithm, Differentiable, Learner, NonFiniteErr
 from shoal.base.errors import ShoalError
 from shoal.base.flat import Flat
 from shoal.streams.primitives import Tally
+from shoal.streams.transports.shm.shared_block import SharedBlock
 
 PATIENCE = 600.0
 """Seconds to wait for the other replicas. A dead one is seen long before, by its owner: this is for one that hangs."""
@@ -119,6 +120,11 @@ def settle(algorithm: Algorithm, block: Tensor, beside: Tensor, *, fill: bool) -
     flats = _beside(algorithm)
     for flat, (start, stop) in zip(flats, pairwise(accumulate((f.nbytes for f in flats), initial=0)), strict=True):
         flat.adopt(beside[start:stop], fill=fill)
+
+
+def settle_in(shared: SharedBlock, algorithm: Algorithm, *, fill: bool) -> None:
+    """The same, in a block that processes share."""
+    settle(algorithm, torch.from_numpy(shared.block), torch.from_numpy(shared.beside), fill=fill)
 
 
 def _beside(algorithm: Algorithm) -> list[Flat]:

@@ -21,7 +21,6 @@ from shoal.api.worker import Report, Worker
 from shoal.base.faults import parse_faults
 from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.shared_streams import AttachedStreams, StreamHandles
 from shoal.monitoring.logs import log_to
 from shoal.program.build import Builder, Life
 from shoal.program.contents import CONTENTS
@@ -29,6 +28,7 @@ from shoal.program.hosts import Host
 from shoal.program.program import expand
 from shoal.streams.control import STOP, ControlEnd
 from shoal.streams.primitives import AbandonedError, Mailbox, Waiter
+from shoal.streams.shared_streams import AttachedStreams, StreamHandles
 from shoal.streams.transports.shm.pulse import PulseBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
 

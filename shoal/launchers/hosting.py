@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from shoal.api.worker import Report
 from shoal.launchers.links import Death, Link
 from shoal.program.build import Life
-from shoal.streams.primitives import Mailbox
+from shoal.streams.primitives import Mailbox, Ring
 from shoal.streams.sample import Account
+from shoal.streams.shared_streams import Counters
 
 
 class Agreement(Protocol):
@@ -22,18 +23,6 @@ class Agreement(Protocol):
         """New participants may begin."""
 
 
-class Counted(Protocol):
-    """A ring, as far as a launcher looks into it."""
-
-    @property
-    def posted(self) -> int:
-        """Slots posted since it was made."""
-
-    @property
-    def taken(self) -> int:
-        """Slots taken since it was made."""
-
-
 class HostStreams(Protocol):
     """The streams of a run, as its launcher has them."""
 
@@ -41,8 +30,11 @@ class HostStreams(Protocol):
     def tallies(self) -> Mapping[str, Agreement]:
         """Where replicas in step meet."""
 
-    def ring(self, name: str) -> Counted:
-        """The counters of a ring."""
+    def ring(self, name: str) -> Ring:
+        """A ring that the launcher itself writes."""
+
+    def counters(self, name: str) -> Counters:
+        """How far any ring is."""
 
     def mailbox(self, name: str) -> Mailbox:
         """The mailbox of that name."""

@@ -26,8 +26,9 @@ from shoal.program.contents import BEFORE, older_versions, saves_contents
 from shoal.program.hosts import hosts_of
 from shoal.program.program import Program, expand
 from shoal.program.stages import STAGE, say_stage
-from shoal.program.wiring import MemoryStreams, plan_wiring
+from shoal.program.wiring import plan_wiring
 from shoal.streams.sample import Account, account
+from shoal.streams.stream_set import MemoryStreams
 from shoal.workers.controller import Controller
 from shoal.workers.evaluation import EvaluationWorker
 from shoal.workers.trainer import TrainerWorker
@@ -50,7 +51,7 @@ class InlineLauncher:
         life = first_life(program, start)
         self.goes_on: bool | None = life.whole
         self.mailboxes = {name: self._streams.mailbox(f"version/{name}") for name in program.policies}
-        self._samples = [self._streams.ring(name) for name in wiring.rings if name.startswith("sample/")]
+        self._samples = [self._streams.ring(name) for name, plan in wiring.rings.items() if plan.counted]
         self._jobs = sorted((job for host in hosts for job in host.jobs), key=lambda job: _ORDER.index(job.kind))
         # replicas in step need a copy of the parameters each; hogwild ones share the first
         copies = 1 if program.hogwild else program.trainers

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from shoal.algorithms.agreement import settle_in
 from shoal.base.faults import VARIABLE, parse_faults
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.launchers.host import HostOrder, serve
 from shoal.launchers.processes import ProcessLauncher
-from shoal.launchers.shared_streams import SharedStreams, settle_in
 from shoal.launchers.supervisor import Supervisor
 from shoal.monitoring.run_folder import RunFolder
 from shoal.program.build import Life, first_life
 from shoal.program.hosts import Host, hosts_of
 from shoal.program.program import Program
 from shoal.program.wiring import plan_wiring
+from shoal.streams.shared_streams import SharedStreams
 from shoal.workers.trainer import load_policy
 
 
@@ -29,7 +30,7 @@ class LocalLauncher(ProcessLauncher):
         hosts = hosts_of(program)
         training = [host for host in hosts if not host.has("evaluation")]
         self._cores = [*cores_of(program, len(training)), *[None] * (len(hosts) - len(training))]
-        self._memory = SharedStreams(plan_wiring(program, hosts), hosts)
+        self._memory = SharedStreams(plan_wiring(program, hosts), [host.name for host in hosts])
         self._processes = Supervisor(serve, self._order, folder.logs, len(hosts))
         super().__init__(program, start, folder, self._memory, self._processes)
         self._fill_shared(start)
@@ -44,13 +45,14 @@ class LocalLauncher(ProcessLauncher):
 
     def _fill_shared(self, start: Checkpoint | None) -> None:
         """Hogwild replicas find their parameters in shared memory, and leave them there when they die."""
-        for name, shared in self._memory.shared.items():
-            settle_in(shared, self._program.policies[name.removeprefix("version/")].algorithm, fill=True)
-            shared.publish(start.version if start else 0, shared.block)
+        for policy, plan in self._program.policies.items():
+            if (shared := self._memory.shared(f"version/{policy}")) is not None:
+                settle_in(shared, plan.algorithm, fill=True)
+                shared.publish(start.version if start else 0, shared.block)
 
     def _order(self, host: Host, number: int, life: Life) -> HostOrder:
         return HostOrder(
-            os.getpid(), self._program.experiment.model_dump(), host, number, self._memory.handles(host),
+            os.getpid(), self._program.experiment.model_dump(), host, number, self._memory.handles(host.name),
             self._processes.pulses, life, str(self._folder.checkpoints), self.checkpoint, str(self._folder.logs),
             os.environ.get(VARIABLE, ""), self._cores[number],
         )  # fmt: skip

@@ -125,7 +125,7 @@ class ProcessLauncher:
         began = self._supervisor.links[0].life.version
         return all(
             any(
-                self._streams.ring(f"sample/{p}/{policy}").posted <= self._newest[policy] - began
+                self._streams.counters(f"sample/{p}/{policy}").posted <= self._newest[policy] - began
                 for p in range(self._program.producers)
             )
             for policy in self._program.policies
@@ -187,7 +187,7 @@ class ProcessLauncher:
         for policy in self._program.policies:
             rounds = self._controller.version_of(policy) - began
             behind = self._controller.version_of(policy) == update
-            rings = [self._streams.ring(f"sample/{p}/{policy}") for p in range(self._program.producers)]
+            rings = [self._streams.counters(f"sample/{p}/{policy}") for p in range(self._program.producers)]
             if behind and any(ring.posted <= rounds for ring in rings):
                 return True
         return False
@@ -324,7 +324,7 @@ class ProcessLauncher:
         producers = [producer for rank in ranks for producer in program.producers_of(rank)]
         rounds, versions = {}, {}
         for policy in program.policies:
-            taken = [self._streams.ring(f"sample/{producer}/{policy}").taken for producer in producers]
+            taken = [self._streams.counters(f"sample/{producer}/{policy}").taken for producer in producers]
             out, began = self._out(policy), self._supervisor.links[0].life.version
             rounds[policy] = max(*taken, out - began) if program.exact else max(taken)
             versions[policy] = began + rounds[policy] if program.exact else out + (not program.hogwild)

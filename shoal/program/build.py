@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.algorithms.agreement import AllreduceLearner
+from shoal.algorithms.agreement import AllreduceLearner, settle_in
 from shoal.algorithms.learner import SoloLearner
 from shoal.api.algorithm import Learner
 from shoal.api.env import Env
@@ -31,7 +31,6 @@ from shoal.program.players import make_archive, make_deal, make_judge, make_play
 from shoal.program.program import PlayerPlan, PolicyPlan, Program, expand
 from shoal.program.shards import make_rate, make_replay, shard_of
 from shoal.program.stages import STAGE, MailboxStages, StagedEnv, make_staged
-from shoal.program.wiring import Streams
 from shoal.rollout.rollout import Rollout
 from shoal.rollout.seat import Seat
 from shoal.rollout.trajectory import TrajectoryBuilder
@@ -42,6 +41,7 @@ from shoal.streams.leave import Leave
 from shoal.streams.parameter import ParameterReader
 from shoal.streams.past import Archive
 from shoal.streams.sample import SampleReader, SampleWriter
+from shoal.streams.stream_set import Streams
 from shoal.workers.actor import ActorWorker
 from shoal.workers.buffer import BufferWorker
 from shoal.workers.evaluation import EvaluationWorker, Rules
@@ -116,7 +116,8 @@ class Builder:
         """A trainer, or one replica of it, with its first version published."""
         program, streams, life = self.program, self.streams, self.life
         algorithm = program.policies[policy].algorithm
-        streams.settle(f"version/{policy}", algorithm)
+        if (shared := streams.shared(f"version/{policy}")) is not None:
+            settle_in(shared, algorithm, fill=False)
         replica = Replica(rank, program.trainers, in_step=not program.hogwild)
         shards = program.shards(program.policies[policy])
         producers = [] if shards else program.producers_of(rank)

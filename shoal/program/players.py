@@ -21,7 +21,7 @@ from shoal.evaluation.evaluator import Evaluator, Judge
 from shoal.program.other_runs import load_from
 from shoal.program.program import PlayerPlan, PolicyPlan, Program
 from shoal.program.stages import StagedEnv, make_staged
-from shoal.program.wiring import Streams, past_slack
+from shoal.program.wiring import past_slack
 from shoal.rollout.deal import Deal
 from shoal.rollout.players import FixedInference, PastInference, RandomPolicy, ScriptedPolicy, WatchedInference
 from shoal.rollout.seat import Seat
@@ -32,6 +32,7 @@ from shoal.streams.inference import InferenceClient, InlineInference
 from shoal.streams.parameter import ParameterReader
 from shoal.streams.past import Archive, Pool
 from shoal.streams.primitives import Mailbox
+from shoal.streams.stream_set import Streams
 from shoal.streams.transports.memory import MemoryMailbox
 from shoal.workers.trainer import load_policy
 

@@ -19,7 +19,8 @@ from shoal.base.errors import InputError
 from shoal.program.build import Builder, Life
 from shoal.program.hosts import hosts_of
 from shoal.program.program import Program, expand
-from shoal.program.wiring import MemoryStreams, plan_wiring
+from shoal.program.wiring import plan_wiring
+from shoal.streams.stream_set import MemoryStreams
 from shoal.workers.trainer import Replica
 
 STARTING = 2.0

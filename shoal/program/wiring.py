@@ -1,4 +1,4 @@
-"""The named streams that join the workers of a Program: planned once, then made of memory or of shared memory.
+"""The named streams that join the workers of a Program: planned here, once, then made of memory or of shared memory.
 
 sample/<producer>/<policy>    ring      actor -> trainer, or buffer worker
 batch/<shard>/<policy>        ring      buffer worker -> trainer
@@ -13,94 +13,18 @@ evaluate                      mailbox   controller -> evaluation worker: the ver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
+from dataclasses import replace
 
 from shoal.algorithms.agreement import nbytes_beside, tally_nbytes
-from shoal.api.algorithm import Algorithm
 from shoal.api.experiment import PastConfig
-from shoal.base.arrays import Layout
 from shoal.program.contents import CONTENTS, saves_contents
 from shoal.program.hosts import Host, Job, clients_of, host_of
 from shoal.program.program import Program
 from shoal.program.shards import shard_of
 from shoal.program.stages import STAGE
 from shoal.streams import batch, inference_rings, leave
-from shoal.streams.primitives import Mailbox, Ring, Tally, Waiter
-from shoal.streams.transports.memory import MemoryMailbox, MemoryRing, NoWaiting
-from shoal.streams.transports.memory_tally import MemoryTally
-
-
-class RingPlan(NamedTuple):
-    """One ring, and the hosts at its two ends."""
-
-    layout: Layout
-    slots: int
-    writer: str
-    reader: str
-
-
-class BoxPlan(NamedTuple):
-    """One mailbox, and the hosts that read it; whoever writes is among them or is the launcher."""
-
-    nbytes: int
-    versions: int
-    users: tuple[str, ...]
-
-
-class TallyPlan(NamedTuple):
-    """One tally, and the hosts that take part."""
-
-    ranks: int
-    nbytes: int
-    users: tuple[str, ...]
-
-
-class SharedPlan(NamedTuple):
-    """Parameters that hogwild replicas write, in the place of a mailbox; `beside` is what else they share."""
-
-    nbytes: int
-    replicas: int
-    beside: int
-    users: tuple[str, ...]
-
-
-@dataclass
-class Wiring:
-    """All streams of a Program, by name."""
-
-    rings: dict[str, RingPlan] = field(default_factory=dict)
-    boxes: dict[str, BoxPlan] = field(default_factory=dict)
-    tallies: dict[str, TallyPlan] = field(default_factory=dict)
-    shared: dict[str, SharedPlan] = field(default_factory=dict)
-    writers: dict[str, str] = field(default_factory=dict)
-    """Mailbox -> the host that writes it, where the launcher does not."""
-    replicas: tuple[str, ...] = ()
-    """The hosts of the trainers, by rank."""
-
-
-class Streams(Protocol):
-    """The streams as one process has them."""
-
-    waiter: Waiter
-    wake: Callable[[], None] | None
-    """What a thread of this process calls to end a wait; None: nobody ever waits here."""
-
-    def ring(self, name: str) -> Ring:
-        """The ring of that name."""
-
-    def mailbox(self, name: str) -> Mailbox:
-        """The mailbox of that name."""
-
-    def publisher(self, name: str, rank: int) -> Mailbox:
-        """The mailbox as one replica of its writer has it."""
-
-    def tally(self, name: str) -> Tally:
-        """The tally of that name."""
-
-    def settle(self, name: str, algorithm: Algorithm) -> None:
-        """Let an algorithm live in the memory of that name, if its replicas share one."""
+from shoal.streams.plans import BoxPlan, RingPlan, SharedPlan, TallyPlan, Wiring
 
 
 def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
@@ -113,15 +37,14 @@ def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
             if program.shards(plan):
                 keeper = Job("buffer", shard_of(program, producer), policy)
             wiring.rings[f"sample/{producer}/{policy}"] = RingPlan(
-                layout, program.slots, _actor_of(program, hosts, producer), host_of(hosts, keeper).name
+                layout, program.slots, _actor_of(program, hosts, producer), host_of(hosts, keeper).name, counted=True
             )
         everyone, nbytes = _players(hosts), plan.algorithm.flat.nbytes
-        wiring.writers[f"version/{policy}"] = host_of(hosts, Job("trainer", 0, policy)).name
         if program.hogwild:
             beside = nbytes_beside(plan.algorithm)
             wiring.shared[f"version/{policy}"] = SharedPlan(nbytes, program.trainers, beside, everyone)
         else:
-            wiring.boxes[f"version/{policy}"] = BoxPlan(nbytes, program.slots, everyone)
+            wiring.boxes[f"version/{policy}"] = BoxPlan(nbytes, program.slots, everyone, _writer_of(hosts, policy))
         if program.trainers > 1 and not program.hogwild:
             wiring.tallies[f"tally/{policy}"] = TallyPlan(program.trainers, tally_nbytes(plan.algorithm), everyone)
         for rank in range(program.trainers):
@@ -136,10 +59,12 @@ def plan_wiring(program: Program, hosts: list[Host]) -> Wiring:
         wiring.boxes[STAGE] = BoxPlan(1, 1, _players(hosts))
     if judges := tuple(host.name for host in hosts if host.has("evaluation")):
         wiring.boxes["evaluate"] = BoxPlan(1, 1, judges)
-    for name, player in program.players.items():
-        if player.role.config.past is not None:
-            wiring.writers[f"past/{name}"] = wiring.writers[f"version/{player.role.config.past.of}"]
     return wiring
+
+
+def _writer_of(hosts: list[Host], policy: str) -> str:
+    """Who publishes the versions of a policy."""
+    return host_of(hosts, Job("trainer", 0, policy)).name
 
 
 def _past_boxes(program: Program, hosts: list[Host]) -> Iterator[tuple[str, BoxPlan]]:
@@ -149,7 +74,7 @@ def _past_boxes(program: Program, hosts: list[Host]) -> Iterator[tuple[str, BoxP
         if past is not None:
             nbytes = program.policies[past.of].algorithm.flat.nbytes
             versions = past.keep + past_slack(program, past) + 1
-            yield f"past/{name}", BoxPlan(nbytes, versions, _players(hosts))
+            yield f"past/{name}", BoxPlan(nbytes, versions, _players(hosts), _writer_of(hosts, past.of), every=True)
 
 
 def _players(hosts: list[Host]) -> tuple[str, ...]:
@@ -189,29 +114,3 @@ def _replay_rings(program: Program, hosts: list[Host]) -> Iterator[tuple[str, Ri
 
 def _actor_of(program: Program, hosts: list[Host], producer: int) -> str:
     return host_of(hosts, Job("actor", producer // program.experiment.placement.ring)).name
-
-
-class MemoryStreams(Streams):
-    """All streams inside one process."""
-
-    def __init__(self, wiring: Wiring) -> None:
-        self.waiter, self.wake = NoWaiting(), None
-        self._rings = {name: MemoryRing(plan.layout, plan.slots) for name, plan in wiring.rings.items()}
-        self._boxes = {name: MemoryMailbox(plan.nbytes, plan.versions) for name, plan in wiring.boxes.items()}
-        self._boxes |= {name: MemoryMailbox(plan.nbytes, 1) for name, plan in wiring.shared.items()}
-        self._tallies = {name: MemoryTally(plan.ranks, plan.nbytes) for name, plan in wiring.tallies.items()}
-
-    def ring(self, name: str) -> Ring:
-        return self._rings[name]
-
-    def mailbox(self, name: str) -> Mailbox:
-        return self._boxes[name]
-
-    def tally(self, name: str) -> Tally:
-        return self._tallies[name]
-
-    def publisher(self, name: str, rank: int) -> Mailbox:
-        return self._boxes[name]
-
-    def settle(self, name: str, algorithm: Algorithm) -> None:
-        """Replicas of one process that share parameters share the algorithm itself."""

@@ -31,7 +31,7 @@ class Waiter(Protocol):
 class Ring(ABC):
     """Fixed slots, one writer, one reader. Slots are posted, taken and freed in order; free slots are the writer's credits.
 
-    The counters only grow and outlive whoever moved them: freed <= taken <= posted <= freed + slots.
+    The counters outlive whoever moved them, and only grow but for `rewind`: freed <= taken <= posted <= freed + slots.
     """
 
     slots: int
@@ -72,8 +72,12 @@ class Ring(ABC):
         """Reader: give the oldest taken slot back."""
 
     def held(self) -> list[Slot]:
-        """Taken and not freed, oldest first: what a dead reader held. Look at them before `reclaim`."""
+        """Taken and not freed, oldest first: what a dead reader held. A new one calls `reclaim` or `rewind`, or looks first."""
         return [self.look(number) for number in range(self.freed, self.taken)]
+
+    @abstractmethod
+    def rewind(self) -> None:
+        """A new reader, once the old one is dead: what that one had taken and not freed is taken again, in order, by `take`."""
 
     def reclaim(self) -> int:
         """A new reader, once the old one is dead: free what that one held, and say how many slots it was."""

@@ -258,6 +258,10 @@ class Account:
         return self.produced == sum(self.settled.values()) + self.in_flight
 
 
+NOTHING = Account(0, dict.fromkeys(OUTCOMES, 0), 0)
+"""Of no ring at all."""
+
+
 def settle(ring: Ring, slot: Slot, outcome: str, gone: np.ndarray | None = None) -> None:
     """Book what became of the oldest taken slot, and free it. `gone`: rows evicted and forgotten since, taken into the books."""
     number, header = ring.freed, slot.arrays["header"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shoal.base.arrays import Layout
-from shoal.streams.primitives import AbandonedError, Mailbox, Ring, Tally
+from shoal.streams.primitives import AbandonedError, Mailbox, Ring, Slot, Tally
 
 LAYOUT = Layout.of({"x": np.zeros((3, 2), np.float32), "id": np.zeros((), np.int64)})
 
@@ -23,6 +23,7 @@ def check_ring(make: Callable[[Layout, int], Ring]) -> None:
     _ring_refuses_wrong_order(make(LAYOUT, 2))
     _ring_gives_the_same_arrays(make(LAYOUT, 2))
     _ring_waits_no_longer_than_told(make(LAYOUT, 1))
+    _ring_gives_a_new_reader_what_the_dead_one_held(make(LAYOUT, 4))
 
 
 def _fill(ring: Ring, number: int) -> bool:
@@ -102,6 +103,35 @@ def _ring_waits_no_longer_than_told(ring: Ring) -> None:
     assert _fill(ring, 0)
     assert ring.begin(0.05) is None
     assert time.monotonic() - began < 1.0, "a wait must end at its timeout"
+
+
+def _ring_gives_a_new_reader_what_the_dead_one_held(ring: Ring) -> None:
+    ring.rewind()
+    assert ring.take(0.0) is None, "a reader that held nothing leaves nothing"
+    for number in range(4):
+        assert _fill(ring, number)
+    first = ring.take(0.0)
+    assert first is not None
+    ring.free(first)
+    assert _fill(ring, 4)
+    assert [_id(ring.take(0.0)) for _ in range(2)] == [1, 2]
+    assert [_id(slot) for slot in ring.held()] == [1, 2], "a dead reader's slots are kept"
+    assert not _fill(ring, 5), "what a dead reader held is still in flight"
+    ring.rewind()
+    assert ring.held() == []
+    assert not _fill(ring, 5), "what is to be taken again is still in flight"
+    for number in range(1, 5):
+        slot = ring.take(0.0)
+        assert _id(slot) == number, "a new reader takes again what the dead one had taken and not freed, then goes on"
+        assert slot is not None
+        assert (slot.arrays["x"] == number).all(), "a slot must still hold what was written"
+        ring.free(slot)
+    assert ring.take(0.0) is None
+    assert (ring.posted, ring.taken, ring.freed) == (5, 5, 5)
+
+
+def _id(slot: Slot | None) -> int | None:
+    return None if slot is None else int(slot.arrays["id"])
 
 
 def check_mailbox(make: Callable[[int, int], Mailbox]) -> None:

@@ -20,7 +20,8 @@ from shoal.buffers.prioritised import PrioritisedReplay
 from shoal.program.build import Builder, Life
 from shoal.program.hosts import hosts_of
 from shoal.program.program import expand, plan_of
-from shoal.program.wiring import MemoryStreams, plan_wiring
+from shoal.program.wiring import plan_wiring
+from shoal.streams.stream_set import MemoryStreams
 from tests.algorithms import test_q_learning as alone
 from tests.algorithms import test_qmix as teams
 from tests.algorithms.batches import GRU, MLP, learned

@@ -59,6 +59,9 @@ class MemoryRing(Ring):
             raise RuntimeError(f"slot {slot.index} is not the oldest taken one")
         self._freed += 1
 
+    def rewind(self) -> None:
+        self._taken = self._freed
+
 
 class MemoryMailbox(Mailbox):
     """`versions` blocks: the last ones, if nobody says otherwise."""

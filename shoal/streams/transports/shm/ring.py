@@ -1,12 +1,12 @@
-"""Slots that one process writes and another reads, counted by three numbers that only grow.
+"""Slots that one process writes and another reads, counted by three numbers.
 
 `posted` is stored by the writer alone, `taken` and `freed` by the reader alone, each after the work that it counts. So a process
 may die anywhere and the ring stays sound:
 
 - *the writer died*: a slot it had begun was never counted. The next writer attaches and begins the same slot again.
-- *the reader died*: what it had taken but not freed is lost, since nobody knows what became of it. The next reader attaches and
-  calls `reclaim`, which frees those slots and returns their number, to be counted as dropped. It goes on at `taken`: nothing is
-  taken twice.
+- *the reader died*: what it had taken but not freed stays as it is, since nobody knows what became of it. The next reader attaches
+  and says. Either it calls `reclaim`, which frees those slots and returns their number, to be counted as dropped: nothing is taken
+  twice. Or it calls `rewind`, and takes them again: nothing is lost.
 
 The dead one must be dead: two writers or two readers of one ring are not told apart.
 """
@@ -156,7 +156,6 @@ class ShmRing(Ring):
         self._words[_FREED] = freed
 
     def rewind(self) -> None:
-        """The reader only passed slots on, and somebody else reads them now: what is not freed can be taken once more."""
         self._words[_TAKEN] = self._words[_FREED]
         self.reader_bell.ring()
 

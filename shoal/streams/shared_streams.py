@@ -1,19 +1,16 @@
-"""The streams of a Program in shared memory: made and owned by the launcher, attached by each host as far as it needs them."""
+"""The streams of a Program in shared memory: made and owned by the launcher, attached by each process as far as it needs them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import torch
 
-from shoal.algorithms.agreement import settle
-from shoal.api.algorithm import Algorithm
-from shoal.program.hosts import Host
-from shoal.program.wiring import Streams, Wiring
+from shoal.streams.plans import CONTROLLER, Wiring
 from shoal.streams.primitives import Mailbox, Ring, Tally
-from shoal.streams.sample import Account, account
+from shoal.streams.sample import NOTHING, Account, account
+from shoal.streams.stream_set import Streams
 from shoal.streams.transports.shm.doorbell import Doorbell
 from shoal.streams.transports.shm.mailbox import MailboxHandle, ShmMailbox
 from shoal.streams.transports.shm.ring import RingHandle, ShmRing
@@ -30,7 +27,7 @@ class Meeting(Protocol):
 
 
 class StreamHandles(NamedTuple):
-    """What a host needs to attach: numbers and text."""
+    """What a process needs to attach: numbers and text."""
 
     bell: SegmentHandle
     rings: dict[str, RingHandle]
@@ -39,13 +36,19 @@ class StreamHandles(NamedTuple):
     shared: dict[str, SharedBlockHandle]
 
 
-class SharedStreams:
-    """The launcher's: it owns the memory, and a doorbell for every host."""
+class Counters(NamedTuple):
+    """How far a ring is."""
 
-    def __init__(self, wiring: Wiring, hosts: list[Host]) -> None:
+    posted: int
+    taken: int
+
+
+class SharedStreams:
+    """The launcher's: it owns the memory, and a doorbell for every process and one for itself."""
+
+    def __init__(self, wiring: Wiring, processes: Sequence[str]) -> None:
         self._wiring = wiring
-        self._bells = {host.name: Doorbell.create() for host in hosts}
-        bells = self._bells
+        self._bells = bells = {name: Doorbell.create() for name in (*processes, CONTROLLER)}
         self._rings = {
             name: ShmRing(plan.layout, plan.slots, reader_bell=bells[plan.reader], writer_bell=bells[plan.writer])
             for name, plan in wiring.rings.items()
@@ -55,32 +58,42 @@ class SharedStreams:
             for name, plan in wiring.boxes.items()
         }
         self.tallies = {name: ShmTally(plan.ranks, plan.nbytes) for name, plan in wiring.tallies.items()}
-        self.shared = {
+        self._shared = {
             name: SharedBlock(plan.nbytes, plan.replicas, plan.beside) for name, plan in wiring.shared.items()
         }
 
     def ring(self, name: str) -> Ring:
+        """The ring of that name."""
         return self._rings[name]
 
+    def counters(self, name: str) -> Counters:
+        """How far a ring is."""
+        return Counters(self._rings[name].posted, self._rings[name].taken)
+
     def mailbox(self, name: str) -> Mailbox:
-        return self.shared[name] if name in self.shared else self._boxes[name]
+        """The mailbox of that name."""
+        return self._shared[name] if name in self._shared else self._boxes[name]
+
+    def shared(self, name: str) -> SharedBlock | None:
+        """The memory that replicas train in, if those of that name share one."""
+        return self._shared.get(name)
 
     def accounts(self) -> Account:
         """What became of all rows."""
-        samples = [account(ring) for name, ring in self._rings.items() if name.startswith("sample/")]
-        return sum(samples[1:], samples[0])
+        counted = (self._rings[name] for name, plan in self._wiring.rings.items() if plan.counted)
+        return sum((account(ring) for ring in counted), NOTHING)
 
-    def handles(self, host: Host) -> StreamHandles:
-        """What one host uses."""
+    def handles(self, process: str) -> StreamHandles:
+        """What one process uses."""
         rings = {
             name: self._rings[name].handle
             for name, plan in self._wiring.rings.items()
-            if host.name in (plan.writer, plan.reader)
+            if process in (plan.writer, plan.reader)
         }
-        boxes = {name: self._boxes[name].handle for name, plan in self._wiring.boxes.items() if host.name in plan.users}
+        boxes = {name: self._boxes[name].handle for name, plan in self._wiring.boxes.items() if process in plan.users}
         tallies: dict[str, TallyHandle | Meeting] = {name: tally.handle for name, tally in self.tallies.items()}
-        shared = {name: block.handle for name, block in self.shared.items()}
-        return StreamHandles(self._bells[host.name].handle, rings, boxes, tallies, shared)
+        shared = {name: block.handle for name, block in self._shared.items()}
+        return StreamHandles(self._bells[process].handle, rings, boxes, tallies, shared)
 
     def close(self) -> None:
         """Give the memory back."""
@@ -90,14 +103,14 @@ class SharedStreams:
             box.close()
         for tally in self.tallies.values():
             tally.close()
-        for shared in self.shared.values():
+        for shared in self._shared.values():
             shared.close()
         for bell in self._bells.values():
             bell.close()
 
 
 class AttachedStreams(Streams):
-    """A host's: opened when first asked for."""
+    """A process's: opened when first asked for."""
 
     def __init__(self, handles: StreamHandles, incarnation: int) -> None:
         self._handles, self._incarnation = handles, incarnation
@@ -129,9 +142,8 @@ class AttachedStreams(Streams):
     def publisher(self, name: str, rank: int) -> Mailbox:
         return _InPlace(self._block(name), rank) if name in self._handles.shared else self.mailbox(name)
 
-    def settle(self, name: str, algorithm: Algorithm) -> None:
-        if name in self._handles.shared:
-            settle_in(self._block(name), algorithm, fill=False)
+    def shared(self, name: str) -> SharedBlock | None:
+        return self._block(name) if name in self._handles.shared else None
 
     def tally(self, name: str) -> Tally:
         handle = self._handles.tallies[name]
@@ -152,8 +164,3 @@ class _InPlace(Mailbox):
 
     def read(self, version: int, into: np.ndarray) -> bool:
         return self._shared.read(version, into)
-
-
-def settle_in(shared: SharedBlock, algorithm: Algorithm, *, fill: bool) -> None:
-    """Let an algorithm live in a shared block; whoever comes first fills it."""
-    settle(algorithm, torch.from_numpy(shared.block), torch.from_numpy(shared.beside), fill=fill)
