@@ -19,9 +19,9 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal.base.arrays import Layout
-from shoal.launchers.ray.agent import BoxSpec, NodeSpec, RingSpec
-from shoal.launchers.ray.launcher import RayAgent
-from shoal.launchers.shared_streams import AttachedStreams
+from shoal.streams.shared_streams import AttachedStreams
+from shoal.streams.transports.ray.agent import RayAgent
+from shoal.streams.transports.ray.specs import BoxSpec, NodeSpec, RingSpec
 
 SETTINGS = json.loads(sys.argv[1])
 MB = 1_000_000
@@ -205,7 +205,7 @@ class Link:
         return {"rate": rate, "agents": agents, "everything": everything, "travelled": travelled}
 
     def sent(self) -> int:
-        return sum(ray.get(self.agents[0].traffic.remote()).values())
+        return int(ray.get(self.agents[0].traffic.remote()))
 
     def parameters(self, nbytes: int, version: int, ours: bool) -> float:
         """Milliseconds from before one version is published until it was read on the other host."""

@@ -14,9 +14,9 @@ from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import stage_of
 from shoal.checkpoints.store import CheckpointStore, parse_which
+from shoal.monitoring.run_folder import RunFolder
 from shoal.program.players import load_versions, make_evaluator
 from shoal.program.program import Program, expand
-from shoal.monitoring.run_folder import RunFolder
 from shoal.streams.primitives import Mailbox
 
 

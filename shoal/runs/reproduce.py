@@ -14,12 +14,12 @@ from torch import Tensor
 from shoal.api.experiment import Experiment, StopConfig
 from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints.store import CheckpointStore
-from shoal.runs.train import Cluster, Outcome, train
-from shoal.runs import provenance
 from shoal.monitoring.jsonl import in_order, newest_first
-from shoal.runs.reproduction import Difference, changes, clocked, first_difference
 from shoal.monitoring.run_folder import RunFolder
+from shoal.runs import provenance
+from shoal.runs.reproduction import Difference, changes, clocked, first_difference
 from shoal.runs.status import ended
+from shoal.runs.train import Cluster, Outcome, train
 
 RULES = ("stop.steps", "stop.updates", "stop.return")
 """Ends that come again by themselves."""

@@ -9,12 +9,12 @@ from typing import Any
 from shoal.api.env import Env
 from shoal.api.evaluation import Scores
 from shoal.base.seeding import derive_seed
-from shoal.runs.evaluate import Loaded, load_run
-from shoal.program.players import Watch, make_evaluator
 from shoal.evaluation.episode_files import EpisodeFiles
 from shoal.evaluation.episodes import copies_for
 from shoal.evaluation.film import Film
 from shoal.evaluation.recorder import Recorder
+from shoal.program.players import Watch, make_evaluator
+from shoal.runs.evaluate import Loaded, load_run
 
 MAX_COPIES = 16
 """Env copies at most: open episodes are held in memory."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from shoal.base.errors import ShoalError
 from shoal.monitoring.jsonl import newest_first
-from shoal.runs.panel import ask
 from shoal.monitoring.run_folder import RunFolder
+from shoal.runs.panel import ask
 
 
 def obey(folder: RunFolder, order: str) -> dict[str, Any]:

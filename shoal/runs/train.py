@@ -19,22 +19,22 @@ from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
-from shoal.program.contents import about, files_of, has_replay
+from shoal.evaluation.evaluator import Evaluator
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
+from shoal.monitoring.logs import LOG, log_to
+from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
+from shoal.monitoring.terminal import TerminalView
+from shoal.program.contents import about, files_of, has_replay
 from shoal.program.players import make_evaluator, make_random_evaluator
 from shoal.program.probe import choose_placement
 from shoal.program.program import Program, expand
 from shoal.program.stages import check_stages
 from shoal.runs import provenance
-from shoal.monitoring.logs import LOG, log_to
 from shoal.runs.panel import Panel
-from shoal.monitoring.run_folder import RunFolder
-from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
-from shoal.monitoring.terminal import TerminalView
 from shoal.streams.sample import Account
 from shoal.workers.controller import Controller, Surroundings
-from shoal.evaluation.evaluator import Evaluator
 
 LAUNCHERS = ("inline", "local", "ray")
 BEST = "best"

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from shoal.base.errors import InputError, ShoalError
-from shoal.runs.panel import MAX_CLIENTS, MAX_ORDER, PATIENCE, NotRunningError, Panel, ask
 from shoal.monitoring.run_folder import RunFolder
+from shoal.runs.panel import MAX_CLIENTS, MAX_ORDER, PATIENCE, NotRunningError, Panel, ask
 
 
 class Clock:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.runs import provenance
 from shoal.monitoring.run_folder import RunFolder
+from shoal.runs import provenance
 
 
 @pytest.fixture

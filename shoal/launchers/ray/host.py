@@ -10,11 +10,11 @@ import ray
 import torch
 
 from shoal.launchers.host import HostOrder, build_workers, die_with, poll_workers
-from shoal.launchers.ray.agent import AgentFacts
-from shoal.launchers.ray.reports import report_to
-from shoal.launchers.shared_streams import AttachedStreams
 from shoal.monitoring.logs import log_to
 from shoal.streams.primitives import AbandonedError
+from shoal.streams.shared_streams import AttachedStreams
+from shoal.streams.transports.ray.reports import report_to
+from shoal.streams.transports.ray.specs import AgentFacts
 
 
 class RayHost:

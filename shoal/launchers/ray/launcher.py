@@ -19,35 +19,29 @@ from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.host import HostOrder
 from shoal.launchers.local import check_fit
 from shoal.launchers.processes import ProcessLauncher
-from shoal.launchers.ray.agent import AgentFacts, HostAgent
 from shoal.launchers.ray.cluster import actor_options, check_shape, demand, labels, needed, reserve
 from shoal.launchers.ray.placing import RayLink, RaySupervisor
-from shoal.launchers.ray.streams import CONTROLLER, AgentLine, LostError, RayStreams
 from shoal.monitoring.run_folder import RunFolder
 from shoal.program.build import first_life
 from shoal.program.hosts import hosts_of
 from shoal.program.program import Program
 from shoal.program.wiring import plan_wiring
+from shoal.streams.shared_streams import StreamHandles
+from shoal.streams.transports.ray.agent import HostAgent, RayAgent
+from shoal.streams.transports.ray.messages import Away, Said
+from shoal.streams.transports.ray.specs import AgentFacts
+from shoal.streams.transports.ray.streams import AgentLine, LostError, RayStreams
 from shoal.workers.controller import Controller
 
-
-class RayAgent(HostAgent):
-    """The agent of a machine other than the controller's, as a Ray actor. What its hosts say goes to the controller, numbered."""
-
-    def __init__(self, key: str, hosts: int) -> None:
-        self._sent = 0
-        super().__init__(key, hosts, self._tell)
-
-    def _tell(self, agent: HostAgent, batch: list[Any]) -> None:
-        self._sent += 1
-        agent.post(CONTROLLER, "hear", self._sent, batch)
+Hear = Callable[[list[Said | Away]], None]
 
 
 class RayLauncher(ProcessLauncher):
     """`me`: the Ray actor that this runs in. `listen` gets what others call there: the ear for reports, and our own agent."""
 
     def __init__(
-        self, program: Program, start: Checkpoint | None, folder: RunFolder, me: Any, listen: Callable[[Any, Any], None]
+        self, program: Program, start: Checkpoint | None, folder: RunFolder, me: Any,
+        listen: Callable[[Hear, HostAgent], None],
     ) -> None:  # fmt: skip
         parse_faults(os.environ.get(VARIABLE, ""))
         check_shape(program)
@@ -57,7 +51,7 @@ class RayLauncher(ProcessLauncher):
         self._me, self._home_node, self._hosts = me, ray.get_runtime_context().get_node_id(), len(hosts)
         self._group = reserve(program, folder.name)
         self._ray = RaySupervisor(folder.name, self._group, self._place, config.wait)
-        agent = HostAgent("home", len(hosts), lambda _, batch: self._ray.hear(batch))
+        agent = HostAgent("home", len(hosts), self._ray.hear)
         listen(self._ray.hear, agent)
         home = AgentLine("home", agent, me)
         self._agents: dict[str, AgentLine] = {self._home_node: home}
@@ -91,7 +85,7 @@ class RayLauncher(ProcessLauncher):
         lines = {line.key: line for line in self._agents.values()}
         self._net.place({link.host.name: self._agents[link.node].key for link in links}, lines)
         for link in links:
-            handles = self._agents[link.node].call("handles", link.host.name)
+            handles = self._agents[link.node].call(HostAgent.handles, link.host.name)
             handles = handles._replace(tallies={**handles.tallies, **self._net.meetings(link.host.name)})
             self._ray.begin(link, self._order(link, handles, facts[link.node]), facts[link.node])
             link.machine = addresses[link.node]
@@ -101,7 +95,7 @@ class RayLauncher(ProcessLauncher):
         """The agent of a machine; a new one if there is none, or none any more."""
         if node in self._agents:
             try:
-                return self._agents[node].call("facts")
+                return self._agents[node].call(HostAgent.facts)
             except LostError:
                 del self._agents[node]
         self._agents_made += 1
@@ -111,7 +105,7 @@ class RayLauncher(ProcessLauncher):
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )  # fmt: skip
         self._agents[node] = AgentLine(key, None, actor.remote(key, self._hosts))
-        return self._agents[node].call("facts")
+        return self._agents[node].call(HostAgent.facts)
 
     def _drop_lost(self) -> dict[str, str]:
         """Forget machines that are gone; the addresses of those that live."""
@@ -121,7 +115,7 @@ class RayLauncher(ProcessLauncher):
                 del self._agents[node]
         return living
 
-    def _order(self, link: RayLink, handles: Any, facts: AgentFacts) -> HostOrder:
+    def _order(self, link: RayLink, handles: StreamHandles, facts: AgentFacts) -> HostOrder:
         life = link.life
         if link.host.has("trainer") and self.checkpoint >= 0:
             life = replace(life, start=CheckpointStore(self._folder.checkpoints).load(self.checkpoint))
@@ -154,14 +148,14 @@ class RayLauncher(ProcessLauncher):
 
     def _end(self, line: AgentLine) -> None:
         with contextlib.suppress(ShoalError):
-            line.call("close")  # its sockets and files go with it
+            line.call(HostAgent.close)  # its sockets and files go with it
         ray.kill(line.handle, no_restart=True)
 
     def _tell(self, link: RayLink, word: str) -> None:
         line = self._agents.get(link.node)
         if line is not None and not line.dead:
             try:
-                line.call("order", link.number, word)
+                line.call(HostAgent.order, link.number, word)
             except LostError:
                 return
 

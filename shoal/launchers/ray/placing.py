@@ -28,6 +28,7 @@ from shoal.monitoring.logs import LOG
 from shoal.program.build import Life
 from shoal.program.hosts import Host
 from shoal.streams.control import STOP, Failure, parse
+from shoal.streams.transports.ray.messages import Away, Said
 
 LAST_WORDS = 2.0
 """Seconds in which a dead host's last report may still arrive."""
@@ -74,7 +75,7 @@ class RaySupervisor:
     def __init__(self, run: str, group: Any, place: Callable[[RayLink], None], patience: float) -> None:
         self._run, self._group, self._place, self._patience = run, group, place, patience
         self.links: list[RayLink] = []
-        self._said: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[list[Said | Away]] = queue.SimpleQueue()
         self._news: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self._door, self._bell = os.pipe()
         os.set_blocking(self._door, False)
@@ -118,7 +119,7 @@ class RaySupervisor:
 
     # ------------------------------------------------------------ listening
 
-    def hear(self, batch: list[Any]) -> None:
+    def hear(self, batch: list[Said | Away]) -> None:
         """From the agents, in any thread."""
         self._said.put(batch)
         self._ring()
@@ -141,13 +142,12 @@ class RaySupervisor:
         """All that was said since. Hosts that found a place are set to work."""
         self._take_news(begin=True)
         while not self._said.empty():
-            for kind, *rest in self._said.get():
-                if kind == "away":
-                    self._note_away(*rest)
+            for news in self._said.get():
+                if isinstance(news, Away):
+                    self._note_away(news.seconds)
                     continue
-                number, incarnation, message = rest
-                link, said = self.links[number], parse(message)
-                if incarnation != link.life.incarnation:  # of a life that is over
+                link, said = self.links[news.process], parse(news.message)
+                if news.incarnation != link.life.incarnation:  # of a life that is over
                     continue
                 if isinstance(said, Failure):
                     link.failed(said)

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import ray
 import torch
 
@@ -19,13 +20,15 @@ from shoal.base.errors import ShoalError
 from shoal.base.faults import VARIABLE
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
-from shoal.program.program import Program, expand
-from shoal.launchers.ray.launcher import RayLauncher
-from shoal.runs.train import Outcome, run_in
+from shoal.launchers.ray.launcher import Hear, RayLauncher
 from shoal.monitoring.logs import LOG
-from shoal.runs.panel import ask
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import Row
+from shoal.program.program import Program, expand
+from shoal.runs.panel import ask
+from shoal.runs.train import Outcome, run_in
+from shoal.streams.transports.ray.agent import HostAgent
+from shoal.streams.transports.ray.messages import Message, Peer, Reported
 
 LINGER = 20.0
 """Seconds that the actor of an ended run waits for somebody to ask how it ended."""
@@ -81,8 +84,8 @@ class Feed:
             return max(number, seen), self._items[number:]
 
 
-class RayController:
-    """`news` and `obey` are for drivers, `hear` for the agents of other machines."""
+class RayController(Peer):
+    """`news` and `obey` are for drivers, `receive` for the agents of other machines."""
 
     def __init__(self, order: RunOrder) -> None:
         self._order, self._folder = order, RunFolder(Path(order.folder))
@@ -90,8 +93,8 @@ class RayController:
         self._again = ray.get_runtime_context().was_current_actor_reconstructed
         self._feed = Feed()
         self._ended = False
-        self._hear: Any = None
-        self._agent: Any = None
+        self._hear: Hear
+        self._agent: HostAgent
         self._heard: dict[str, int] = {}
         threading.Thread(target=self._live, name="run", daemon=True).start()
 
@@ -137,38 +140,25 @@ class RayController:
         self._feed.add("begun", None)
         return launcher
 
-    def _listen(self, hear: Any, agent: Any) -> None:
+    def _listen(self, hear: Hear, agent: HostAgent) -> None:
         self._hear, self._agent = hear, agent
 
     # ------------------------------------------------------------ what others call
 
     @ray.method(concurrency_group="agents")
-    def many(self, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
-        """Several of the following, in order."""
-        for method, args in calls:
-            getattr(self, method)(*args)
+    def receive(self, sender: str, messages: list[Message]) -> None:
+        """Reports are for the run, and passed over if they come twice; all else is for the agent that lives in this process."""
+        for message in messages:
+            if not isinstance(message, Reported):
+                self._agent.receive(sender, [message])
+            elif message.number > self._heard.get(sender, 0):
+                self._heard[sender] = message.number
+                self._hear(message.batch)
 
     @ray.method(concurrency_group="agents")
-    def hear(self, sender: str, number: int, batch: list[Any]) -> None:
-        """What hosts of another machine said. A batch that comes twice is passed over."""
-        if number > self._heard.get(sender, 0):
-            self._heard[sender] = number
-            self._hear(batch)
-
-    @ray.method(concurrency_group="agents")
-    def deliver(self, sender: str, name: str, number: int, packed: Any) -> None:
-        """For the agent of this machine, which lives in this process; as are the next two."""
-        self._agent.deliver(sender, name, number, packed)
-
-    @ray.method(concurrency_group="agents")
-    def credit(self, sender: str, name: str, freed: int, books: bytes) -> None:
-        """See HostAgent."""
-        self._agent.credit(sender, name, freed, books)
-
-    @ray.method(concurrency_group="agents")
-    def version(self, sender: str, name: str, number: int, packed: Any, keep: list[int]) -> None:
-        """See HostAgent."""
-        self._agent.version(sender, name, number, packed, keep)
+    def receive_version(self, sender: str, box: str, number: int, packed: np.ndarray, keep: list[int]) -> None:
+        """For the agent."""
+        self._agent.receive_version(sender, box, number, packed, keep)
 
     @ray.method(concurrency_group="drivers")
     def news(self, after: int) -> tuple[int, list[tuple[str, Any]]]:

@@ -20,13 +20,13 @@ from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import VARIABLE
 from shoal.base.files import write_atomic
 from shoal.launchers.interrupts import Interrupts
-from shoal.program.program import expand
 from shoal.launchers.ray.cluster import NAMESPACE, check_shape, connected, demand, fill_placement
-from shoal.runs.ray.controller import RayController, RunOrder
-from shoal.runs.train import Cluster, Outcome
-from shoal.runs.panel import NotRunningError
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView
+from shoal.program.program import expand
+from shoal.runs.panel import NotRunningError
+from shoal.runs.ray.controller import RayController, RunOrder
+from shoal.runs.train import Cluster, Outcome
 
 RESTARTS = 3
 """Times that Ray may start a dead controller again."""

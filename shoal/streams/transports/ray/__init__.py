@@ -1,7 +1,18 @@
 """Between hosts: slots and versions packed into large objects, relayed from the shared memory of one host to that of another.
 
-A ring between two hosts is two rings in shared memory, one at each end, and a relay: see `relay.py`. Of the files here
-only `courier.py` and `gloo.py` know Ray.
+A ring between two hosts is two rings in shared memory, one at each end, and a relay.
+
+streams.py      all streams of a run, as its controller has them: who lives where, and what that asks of each agent
+specs.py        what is asked of one agent
+agent.py        one per machine: its shared memory, its relays
+reports.py      what the processes of a machine report, gathered by its agent
+relay.py        slots and versions from the memory of one machine to that of another
+messages.py     what agents say to each other
+courier.py      how it gets there
+wire.py         how slots and versions are packed
+gloo.py         a Tally between machines
+
+Only `streams.py`, `courier.py` and `gloo.py` know Ray.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Calls to the relays of other hosts: in order, together as far as they are small, and again until they arrived.
+"""Messages to the agents of other machines: in order, together as far as they are small, and again until they arrived.
 
 A call that Ray gives up, because a link was cut or an agent started anew, is made once more, and all that followed it after it.
 Whoever is called twice notices by the numbers that every message carries.
@@ -8,51 +8,58 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import ray
 from ray.exceptions import ActorDiedError, RayError
+
+from shoal.streams.transports.ray.messages import Message, Version
 
 RETRY = 1.0
 """Seconds between two attempts."""
 WHOLE = 1_000_000
 """Bytes from which calls go at once. A call costs Ray a millisecond at either end, and a machine has a ring per actor."""
+SMALL = 1_000
+"""Bytes up to which a version goes inside a message, as an object of its own only from there on."""
 AHEAD = 4
 """Calls on their way beyond which small ones wait for company: so a host that is slow to answer is called less often."""
 
 
 @dataclass
 class _Call:
-    method: str
-    args: tuple[Any, ...]
+    make: Callable[[Any], Any]
+    """At a machine's actor; gives the reference to its answer."""
     ref: Any = None
 
 
 class _Line:
     """All calls to one host that are not known to have arrived, oldest first."""
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
+    def __init__(self, sender: str, handle: Any) -> None:
+        self._sender, self.handle = sender, handle
         self.calls: deque[_Call] = deque()
         self.again_at: float | None = None
-        self._together: list[tuple[str, tuple[Any, ...]]] = []
+        self._together: list[Message] = []
         self._nbytes = 0
 
-    def send(self, method: str, args: tuple[Any, ...]) -> None:
-        if any(isinstance(arg, ray.ObjectRef) for arg in args):  # Ray fetches those only for a call of their own
+    def send(self, message: Message) -> None:
+        if isinstance(message, Version) and isinstance(message.packed, ray.ObjectRef):
             self.flush()
-            self._add(_Call(method, args))
+            self._add(_Call(partial(_call_version, self._sender, message)))
             return
-        self._together.append((method, args))
-        self._nbytes += _size(args)
+        self._together.append(message)
+        self._nbytes += _size(message)
         if self._nbytes >= WHOLE:
             self.flush()
 
     def flush(self) -> None:
         """All that waits goes as one call."""
         if self._together:
-            self._add(_Call("many", (self._together,)))
+            self._add(_Call(partial(_call, self._sender, self._together)))
             self._together, self._nbytes = [], 0
 
     @property
@@ -65,7 +72,7 @@ class _Line:
             self._make(call)
 
     def _make(self, call: _Call) -> None:
-        call.ref = getattr(self.handle, call.method).remote(*call.args)
+        call.ref = call.make(self.handle)
 
     def step(self) -> None:
         if self.again_at is not None:
@@ -93,6 +100,16 @@ class _Line:
         return self.again_at is None
 
 
+def _call(sender: str, messages: list[Message], handle: Any) -> Any:
+    """See Peer.receive."""
+    return handle.receive.remote(sender, messages)
+
+
+def _call_version(sender: str, version: Version, handle: Any) -> Any:
+    """See Peer.receive_version."""
+    return handle.receive_version.remote(sender, version.box, version.number, version.packed, version.keep)
+
+
 def _size(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(_size(part) for part in value)
@@ -111,16 +128,16 @@ class Courier:
         for host, handle in hosts.items():
             line = self._lines.get(host)
             if line is None:
-                self._lines[host] = _Line(handle)
+                self._lines[host] = _Line(self._sender, handle)
             elif line.handle != handle:
                 line.handle, line.again_at = handle, 0.0
         for host in self._lines.keys() - hosts.keys():
             del self._lines[host]
 
-    def send(self, host: str, method: str, *args: Any) -> None:
-        """Call `method` there, after all calls before it, at the next step at the latest. A host that is gone gets nothing."""
-        if host in self._lines:
-            self._lines[host].send(method, (self._sender, *args))
+    def send(self, node: str, message: Message) -> None:
+        """Tell it there, after all that was told before, at the next step at the latest. A machine that is gone gets nothing."""
+        if node in self._lines:
+            self._lines[node].send(message)
 
     def busy(self, host: str) -> bool:
         """Something is still on its way there."""
@@ -132,6 +149,6 @@ class Courier:
             line.step()
         return any(line.calls for line in self._lines.values())
 
-    def put(self, packed: Any) -> Any:
-        """One object for many hosts."""
-        return ray.put(packed)
+    def put(self, packed: np.ndarray) -> Any:
+        """One object for many machines; what is small goes to each as it is."""
+        return packed if packed.nbytes <= SMALL else ray.put(packed)

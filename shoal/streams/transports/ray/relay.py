@@ -4,10 +4,7 @@ Each end is shared memory of its own host, and on either side stands a relay. A 
 once and stays held there until the reader's host says that it was freed: so the credits of a ring between hosts are those of a ring
 on one, and bound the lag alike. All messages carry numbers that only grow, so one that comes twice is passed over, and whoever lost
 touch sends again.
-
-    deliver(ring, number, slot)         writer's host -> reader's
-    credit(ring, freed, books)          reader's host -> writer's
-    version(mailbox, number, block)     publisher's host -> all others that read it
+The messages are those of `messages.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from shoal.streams.primitives import Mailbox, Slot
+from shoal.streams.transports.ray.messages import Credit, Deliver, Message, Version
 from shoal.streams.transports.ray.wire import Packer, pack_version, unpack, unpack_version
 from shoal.streams.transports.shm.mailbox import ShmMailbox
 from shoal.streams.transports.shm.ring import ShmRing
@@ -27,8 +25,8 @@ from shoal.streams.transports.shm.ring import ShmRing
 class Send(Protocol):
     """How a relay reaches another host: in order, and again until it arrived."""
 
-    def __call__(self, host: str, method: str, *args: Any) -> None:
-        """Call `method` of the relay there."""
+    def __call__(self, node: str, message: Message) -> None:
+        """Tell the agent there."""
 
 
 class RingState(NamedTuple):
@@ -79,7 +77,7 @@ class RingSender:
     def _deliver(self, number: int, slot: Slot) -> None:
         packed = self._packer.pack(slot.arrays)  # views are good until the slot is freed; then it has arrived
         self.bytes += sum(part.nbytes for part in packed)
-        self._send(self.peer, "deliver", self.name, number, packed)
+        self._send(self.peer, Deliver(self.name, number, packed))
 
 
 class RingReceiver:
@@ -106,7 +104,7 @@ class RingReceiver:
         if freed == self._credited:
             return False
         self._credited = freed
-        self._send(self.peer, "credit", self.name, freed, _books(self.ring, freed))
+        self._send(self.peer, Credit(self.name, freed, _books(self.ring, freed)))
         return True
 
     def turn_to(self, peer: str) -> None:
@@ -140,7 +138,7 @@ class BoxSender:
                 if version not in packed:
                     packed[version] = self._pack(version)
                 if packed[version] is not None:
-                    self.send(host, "version", self.name, version, packed[version], self.box.held())
+                    self.send(host, Version(self.name, version, packed[version], self.box.held()))
                 self.sent[host] = version
                 worked = True
         return worked

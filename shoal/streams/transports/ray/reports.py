@@ -1,4 +1,4 @@
-"""What the hosts of one machine say, gathered at a Unix socket and passed on in batches."""
+"""What the processes of one machine say, gathered at a Unix socket and passed on in batches."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Client, Connection, Listener, wait
-from typing import Any
 
 import msgpack
 
 from shoal.streams.control import ControlEnd
+from shoal.streams.transports.ray.messages import Away, Said
 from shoal.streams.transports.shm.pulse import PulseBoard
 
 PULSE = 0.5
@@ -22,9 +22,9 @@ PULSE = 0.5
 
 
 class Reports:
-    """The agent's end: `say` gets lists of `["said", host, incarnation, message]` and `["away", {host: seconds}]`."""
+    """The agent's end: `say` gets what was said, and who is away."""
 
-    def __init__(self, pulses: PulseBoard, say: Callable[[list[Any]], None]) -> None:
+    def __init__(self, pulses: PulseBoard, say: Callable[[list[Said | Away]], None]) -> None:
         self._pulses, self._say = pulses, say
         self._folder = tempfile.mkdtemp(prefix="shoal-")  # mode 0700
         self.address, self.key = os.path.join(self._folder, "agent.sock"), secrets.token_bytes(32)
@@ -51,7 +51,7 @@ class Reports:
             hosts = dict(self._hosts)
             if not hosts:
                 time.sleep(0.02)
-            batch: list[Any] = []
+            batch: list[Said | Away] = []
             for connection in wait(list(hosts), 0.05):
                 assert isinstance(connection, Connection)
                 self._hear(connection, hosts[connection], batch)
@@ -59,15 +59,15 @@ class Reports:
             if batch:
                 self._say(batch)
 
-    def _hear(self, connection: Connection, host: tuple[int, int], batch: list[Any]) -> None:
+    def _hear(self, connection: Connection, host: tuple[int, int], batch: list[Said | Away]) -> None:
         try:
             while connection.poll(0):
-                batch.append(["said", *host, connection.recv_bytes()])
+                batch.append(Said(*host, connection.recv_bytes()))
         except (EOFError, OSError):
             self._hosts.pop(connection, None)
             connection.close()
 
-    def _away(self) -> list[Any]:
+    def _away(self) -> list[Away]:
         """Who is at its worlds for long; also that nobody is any more."""
         if time.monotonic() - self._looked < PULSE:
             return []
@@ -76,7 +76,7 @@ class Reports:
         if not away and not self._was_away:
             return []
         self._was_away = bool(away)
-        return [["away", away]]
+        return [Away(away)]
 
     def order(self, number: int, word: str) -> None:
         """Tell a host something, if it is there."""

@@ -1,7 +1,7 @@
-"""One agent per machine owns what its hosts share: rings, mailboxes, bells, pulses. It relays what other machines need.
+"""One agent per machine owns what its processes share: rings, mailboxes, bells, pulses. It relays what other machines need.
 
-A thread moves slots and versions (`_Pump`), another gathers what hosts report (`reports.py`). Calls from other machines only put
-something into the queue of the first, so they return at once and keep their order.
+A thread moves slots and versions (`_relay`), another gathers what processes report (`reports.py`). Messages from other machines are
+only put into the queue of the first, so calls return at once and keep their order.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from shoal.base.arrays import Layout
-from shoal.launchers.ray.reports import Reports
-from shoal.launchers.shared_streams import StreamHandles
 from shoal.monitoring.logs import LOG
-from shoal.streams.primitives import Mailbox
+from shoal.streams.plans import CONTROLLER
+from shoal.streams.primitives import Mailbox, Ring
 from shoal.streams.sample import Account, account
+from shoal.streams.shared_streams import Counters, StreamHandles
 from shoal.streams.transports.ray.courier import Courier
+from shoal.streams.transports.ray.messages import Away, Credit, Deliver, Message, Peer, Reported, Said, Version
 from shoal.streams.transports.ray.relay import (
     BoxSender,
     RingReceiver,
@@ -32,72 +32,25 @@ from shoal.streams.transports.ray.relay import (
     go_on_from,
     receive_version,
 )
+from shoal.streams.transports.ray.reports import Reports
+from shoal.streams.transports.ray.specs import AgentFacts, BoxSpec, NodeSpec, RingSpec
 from shoal.streams.transports.shm.doorbell import Doorbell
 from shoal.streams.transports.shm.mailbox import ShmMailbox
 from shoal.streams.transports.shm.pulse import PulseBoard
 from shoal.streams.transports.shm.ring import ShmRing
-from shoal.streams.transports.shm.segment import SegmentHandle
 from shoal.streams.transports.shm.tally import ShmTally
 
 LOOK = 0.02
 """Seconds between two looks at all relays, for what rings no bell: acknowledgements, and rings that changed hands."""
 
-
-class RingSpec(NamedTuple):
-    """A ring of which at least one end is here."""
-
-    layout: Layout
-    slots: int
-    writer: str
-    """The host that writes; empty: it is on another machine."""
-    reader: str
-    peer: str
-    """That other machine."""
-    state: RingState | None
-    """Where to go on, if the ring is not here yet."""
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
-class BoxSpec(NamedTuple):
-    """A mailbox that somebody reads or writes here."""
+class HostAgent(Peer):
+    """`say` gets what the processes here report, in batches, from a thread of the agent's."""
 
-    nbytes: int
-    versions: int
-    halved: int
-    every: bool
-    users: tuple[str, ...]
-    subscribers: tuple[str, ...]
-    """Other machines, if it is written here."""
-
-
-class TallySpec(NamedTuple):
-    """Where replicas meet that all live here."""
-
-    ranks: int
-    nbytes: int
-
-
-@dataclass
-class NodeSpec:
-    """All that one machine has a part in."""
-
-    rings: dict[str, RingSpec] = field(default_factory=dict)
-    boxes: dict[str, BoxSpec] = field(default_factory=dict)
-    tallies: dict[str, TallySpec] = field(default_factory=dict)
-
-
-class AgentFacts(NamedTuple):
-    """What a host needs to find its agent."""
-
-    pid: int
-    socket: str
-    key: bytes
-    pulses: SegmentHandle
-
-
-class HostAgent:
-    """`say` gets what the hosts here report, in batches, from a thread of the agent's."""
-
-    def __init__(self, node: str, hosts: int, say: Callable[[HostAgent, list[Any]], None]) -> None:
+    def __init__(self, node: str, processes: int, say: Callable[[list[Said | Away]], None]) -> None:
         self.node = node
         self._courier = Courier(node)
         self._bell = Doorbell.create()
@@ -110,18 +63,25 @@ class HostAgent:
         self._publishers: dict[str, BoxSender] = {}
         self._spec = NodeSpec()
         self._adopted: dict[str, tuple[int, int]] = {}
-        self._pulses = PulseBoard.create(hosts)
+        """Ring that changed hands -> posted and freed when its new ends were last woken."""
+        self._woken: dict[str, set[str]] = {}
+        """Mailbox -> the processes whose bells it rings itself."""
+        self._late: dict[str, int] = {}
+        """Mailbox that somebody joined later -> the newest version of which they were told."""
+        self._gone = 0
+        """Bytes that left this machine for rings that are no longer here."""
+        self._pulses = PulseBoard.create(processes)
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._ended = False
-        self._reports = Reports(self._pulses, lambda batch: say(self, batch))
+        self._reports = Reports(self._pulses, say)
         self._pump = threading.Thread(target=self._relay, name="relay", daemon=True)
         self._pump.start()
 
     # ------------------------------------------------------------ set-up
 
     def facts(self) -> AgentFacts:
-        """For hosts."""
+        """For processes."""
         return AgentFacts(os.getpid(), self._reports.address, self._reports.key, self._pulses.handle)
 
     def connect(self, peers: dict[str, Any]) -> None:
@@ -133,6 +93,8 @@ class HostAgent:
         """Have what the spec names: make what is new, turn what changed its other end."""
         with self._lock:
             before, self._spec = self._spec, spec
+            for name in before.rings.keys() - spec.rings.keys():
+                self._drop(name)
             for name, ring in spec.rings.items():
                 self._have_ring(name, ring, before.rings.get(name))
             for name, box in spec.boxes.items():
@@ -176,6 +138,9 @@ class HostAgent:
         if name not in self._boxes:
             bells = [*(self._bell_of(user) for user in spec.users), self._bell]
             self._boxes[name] = ShmMailbox(spec.nbytes, spec.versions, bells=bells)
+            self._woken[name] = set(spec.users)
+        elif not self._woken[name].issuperset(spec.users):
+            self._late[name] = -1
         if not spec.subscribers:
             self._publishers.pop(name, None)
             return
@@ -209,37 +174,36 @@ class HostAgent:
 
     # ------------------------------------------------------------ what other machines and the controller call
 
-    def many(self, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
-        """Several of the following, in order."""
-        for method, args in calls:
-            getattr(self, method)(*args)
+    def do(
+        self, method: Callable[Concatenate[HostAgent, _P], _R], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _R:  # fmt: skip
+        """One of the methods here, by itself: so that whoever calls from afar names a method and not its name."""
+        return method(self, *args, **kwargs)
 
-    def deliver(self, sender: str, name: str, number: int, packed: list[np.ndarray]) -> None:
-        """A slot for a ring that is read here."""
-        self._later(lambda: self._from(sender, self._receivers, name, lambda ring: ring.deliver(number, packed)))
+    def receive(self, sender: str, messages: list[Message]) -> None:
+        for message in messages:
+            self._later(partial(self._take, sender, message))
 
-    def credit(self, sender: str, name: str, freed: int, books: bytes) -> None:
-        """What was freed of a ring that is written here."""
-        self._later(lambda: self._from(sender, self._senders, name, lambda ring: ring.credit(freed, books)))
+    def receive_version(self, sender: str, box: str, number: int, packed: np.ndarray, keep: list[int]) -> None:
+        self.receive(sender, [Version(box, number, packed, keep)])
 
-    def version(self, sender: str, name: str, number: int, packed: np.ndarray, keep: list[int]) -> None:
-        """A version that hosts here may read; those in `keep` stay."""
-        halved = self._spec.boxes[name].halved
-        self._later(lambda: receive_version(self._boxes[name], number, packed, halved, keep))
+    def _take(self, sender: str, message: Message) -> None:
+        match message:
+            case Deliver():
+                if (receiver := _at(self._receivers, message.ring, sender)) is not None:
+                    receiver.deliver(message.number, message.packed)
+            case Credit():
+                if (ring := _at(self._senders, message.ring, sender)) is not None:
+                    ring.credit(message.freed, message.books)
+            case Version():
+                halved = self._spec.boxes[message.box].halved
+                receive_version(self._boxes[message.box], message.number, message.packed, halved, message.keep)
+            case Reported():
+                raise TypeError("reports are for the controller")
 
-    def publish(self, sender: str, name: str, number: int, block: bytes) -> None:
-        """The controller's own: leave for a trainer that lives here."""
-        self._later(lambda: receive_version(self._boxes[name], number, np.frombuffer(block, np.uint8)))
-
-    def _from(self, sender: str, relays: Mapping[str, Any], name: str, do: Callable[[Any], None]) -> None:
-        """Only from the other end as it is now: a machine that was cut off and replaced may still send."""
-        relay = relays.get(name)
-        if relay is not None and relay.peer == sender:
-            do(relay)
-
-    def post(self, node: str, method: str, *args: Any) -> None:
-        """Call another agent, from any thread."""
-        self._later(lambda: self._courier.send(node, method, *args))
+    def send(self, node: str, message: Message) -> None:
+        """Tell another machine, from any thread."""
+        self._later(partial(self._courier.send, node, message))
 
     def _later(self, do: Callable[[], None]) -> None:
         self._queue.put(do)
@@ -249,15 +213,18 @@ class HostAgent:
         """One that is here."""
         return self._boxes[name]
 
-    def counters(self, name: str) -> tuple[int, int]:
-        """Posted and taken of a ring."""
-        ring = self._rings[name]
-        return ring.posted, ring.taken
+    def ring(self, name: str) -> Ring:
+        """One that is here."""
+        return self._rings[name]
+
+    def counters(self, name: str) -> Counters:
+        """Of a ring that is here."""
+        return Counters(self._rings[name].posted, self._rings[name].taken)
 
     def accounts(self) -> dict[str, tuple[int, Account]]:
-        """Slots posted and the books of all sample rings that are read here."""
+        """Slots posted and the books of all rings that are read here and count rows."""
         with self._lock:
-            names = [name for name, spec in self._spec.rings.items() if spec.reader and name.startswith("sample/")]
+            names = [name for name, spec in self._spec.rings.items() if spec.reader and spec.counted]
             return {name: (self._rings[name].posted, account(self._rings[name])) for name in names}
 
     def ring_state(self, name: str, *, writer: bool) -> RingState:
@@ -272,12 +239,20 @@ class HostAgent:
         """These rings begin anew: both their ends died."""
         with self._lock:
             for name in names:
-                if name in self._rings:
-                    self._rings.pop(name).close()
-                    self._spec.rings.pop(name, None)
+                self._drop(name)
+                self._spec.rings.pop(name, None)
+
+    def _drop(self, name: str) -> None:
+        """Its end is not here any more; were it to come back, it would go on from where the other end is then."""
+        self._receivers.pop(name, None)
+        if (sender := self._senders.pop(name, None)) is not None:
+            self._gone += sender.bytes
+        self._adopted.pop(name, None)
+        if (ring := self._rings.pop(name, None)) is not None:
+            ring.close()
 
     def order(self, number: int, word: str) -> None:
-        """Tell a host something."""
+        """Tell a process something."""
         self._reports.order(number, word)
 
     def clear(self, number: int) -> None:
@@ -294,9 +269,9 @@ class HostAgent:
         for tally in self._tallies.values():
             tally.abandon()
 
-    def traffic(self) -> dict[str, int]:
-        """Ring -> bytes that left this machine for it."""
-        return {name: sender.bytes for name, sender in self._senders.items()}
+    def traffic(self) -> int:
+        """Bytes of slots that left this machine."""
+        return self._gone + sum(sender.bytes for sender in self._senders.values())
 
     # ------------------------------------------------------------ the pump
 
@@ -328,13 +303,18 @@ class HostAgent:
         return worked
 
     def _wake_adopters(self) -> None:
-        """A ring that changed hands rings the bells of those who had it before."""
+        """A ring that changed hands rings the bells of those who had it before; a mailbox those who were there at first."""
         for name, seen in self._adopted.items():
             now = (self._rings[name].posted, self._rings[name].freed)
             if now != seen:
                 self._adopted[name] = now
                 for host in filter(None, (self._spec.rings[name].writer, self._spec.rings[name].reader)):
                     self._bell_of(host).ring()
+        for name, told in self._late.items():
+            if self._boxes[name].latest() != told:
+                self._late[name] = self._boxes[name].latest()
+                for user in set(self._spec.boxes[name].users) - self._woken[name]:
+                    self._bell_of(user).ring()
 
     def close(self) -> None:
         """Give everything back."""
@@ -352,3 +332,24 @@ class HostAgent:
             for bell in self._bells.values():
                 bell.close()
             self._pulses.close()
+
+
+_Relay = TypeVar("_Relay", RingSender, RingReceiver)
+
+
+def _at(relays: Mapping[str, _Relay], ring: str, sender: str) -> _Relay | None:
+    """Only for the other end as it is now: a machine that was cut off and replaced may still send."""
+    relay = relays.get(ring)
+    return relay if relay is not None and relay.peer == sender else None
+
+
+class RayAgent(HostAgent):
+    """The agent of a machine other than the controller's, as a Ray actor. What processes say goes to the controller, numbered."""
+
+    def __init__(self, key: str, processes: int) -> None:
+        self._sent = 0
+        super().__init__(key, processes, self._tell)
+
+    def _tell(self, batch: list[Said | Away]) -> None:
+        self._sent += 1
+        self.send(CONTROLLER, Reported(self._sent, batch))
