@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ pytest.importorskip("lz4.block", reason="the extra `cluster` is not installed")
 
 from shoal.base.arrays import Layout
 from shoal.streams.sample import HEADER, account, settle
+from shoal.streams.transports.ray.messages import Credit, Deliver, Message, Version
 from shoal.streams.transports.ray.relay import (
     BoxSender,
     RingReceiver,
@@ -31,18 +31,25 @@ class Wire:
     """Keeps what is sent until somebody carries it over."""
 
     def __init__(self) -> None:
-        self.sent: deque[tuple[str, str, tuple[Any, ...]]] = deque()
+        self.sent: deque[tuple[str, Message]] = deque()
 
-    def __call__(self, host: str, method: str, *args: Any) -> None:
-        self.sent.append((host, method, args))
+    def __call__(self, node: str, message: Message) -> None:
+        self.sent.append((node, message))
 
-    def carry(self, *ends: Any, twice: bool = False) -> None:
+    def carry(self, *ends: RingSender | RingReceiver, twice: bool = False) -> None:
         while self.sent:
-            _, method, (_, *args) = self.sent.popleft()
+            _, message = self.sent.popleft()
             for end in ends:
-                if hasattr(end, method):
-                    for _ in range(1 + twice):
-                        getattr(end, method)(*args)
+                for _ in range(1 + twice):
+                    if isinstance(message, Deliver) and isinstance(end, RingReceiver):
+                        end.deliver(message.number, message.packed)
+                    elif isinstance(message, Credit) and isinstance(end, RingSender):
+                        end.credit(message.freed, message.books)
+
+    def versions(self) -> list[Version]:
+        """All that was sent, which is nothing else."""
+        messages = [message for _, message in self.sent]
+        return [message for message in messages if isinstance(message, Version)]
 
 
 def write(ring: ShmRing, number: int, rows: int = 10) -> bool:
@@ -174,12 +181,11 @@ def test_versions_reach_every_machine_and_only_the_newest_if_that_will_do() -> N
         for version in range(5):
             box.publish(version, np.full(8, version, np.uint8))
         assert sender.step()
-        assert [args[1] for _, _, args in wire.sent] == expected
+        assert [sent.number for sent in wire.versions()] == expected
         assert not sender.step(), "nothing is fetched that is there already"
         there = ShmMailbox(8, 2)
-        for _, _, (_, version, packed, keep) in wire.sent:
-            receive_version(there, version, packed, keep=keep)
-            receive_version(there, version, packed, keep=keep)
+        for sent in wire.versions() * 2:
+            receive_version(there, sent.number, sent.packed, keep=sent.keep)
         into = np.zeros(8, np.uint8)
         assert there.latest() == 4
         assert there.read(4, into)
@@ -194,7 +200,7 @@ def test_a_machine_that_is_slow_gets_fewer_versions() -> None:
     box.publish(1, np.zeros(8, np.uint8))
     busy["b"] = False
     assert sender.step()
-    assert [args[1] for _, _, args in wire.sent] == [1]
+    assert [sent.number for sent in wire.versions()] == [1]
 
 
 def test_a_version_that_is_kept_stays_on_every_machine() -> None:
@@ -203,14 +209,14 @@ def test_a_version_that_is_kept_stays_on_every_machine() -> None:
     for version in range(6):
         box.publish(version, np.full(8, version, np.uint8), keep=[0, 2])
         sender.step()
-    while wire.sent:
-        _, _, (_, version, packed, keep) = wire.sent.popleft()
-        receive_version(there, version, packed, keep=keep)
+    for sent in wire.versions():
+        receive_version(there, sent.number, sent.packed, keep=sent.keep)
+    wire.sent.clear()
     assert there.held() == box.held() == [0, 2, 5]
     late = ShmMailbox(8, 3)
     sender.sent["c"] = -1
     sender.step()
-    for host, _, (_, version, packed, keep) in wire.sent:
-        assert host == "c"
-        receive_version(late, version, packed, keep=keep)
+    assert {node for node, _ in wire.sent} == {"c"}
+    for sent in wire.versions():
+        receive_version(late, sent.number, sent.packed, keep=sent.keep)
     assert late.held() == [0, 2, 5], "whoever joins late gets all that is held"
