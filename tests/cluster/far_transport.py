@@ -14,11 +14,15 @@ from typing import Any
 import numpy as np
 
 from shoal.base.arrays import Layout
-from shoal.launchers.ray.agent import BoxSpec, NodeSpec, RingSpec
 from shoal.launchers.ray.cluster import connected
-from shoal.launchers.ray.launcher import RayAgent
+from shoal.streams.plans import CONTROLLER, BoxPlan, RingPlan, Wiring
 from shoal.streams.primitives import Mailbox, Ring, Slot, Tally
+from shoal.streams.shared_streams import AttachedStreams, StreamHandles
+from shoal.streams.transports.ray.agent import HostAgent, RayAgent
 from shoal.streams.transports.ray.gloo import GlooTally, MeetingPoint, _Store
+from shoal.streams.transports.ray.messages import Message, Peer
+from shoal.streams.transports.ray.specs import BoxSpec, NodeSpec, RingSpec
+from shoal.streams.transports.ray.streams import AgentLine, RayStreams
 from shoal.streams.transports.shm.mailbox import ShmMailbox
 from shoal.streams.transports.shm.ring import ShmRing
 from shoal.testing import transport
@@ -79,6 +83,9 @@ class FarRing(Ring):
     def free(self, slot: Slot) -> None:
         self._far.free(slot)
 
+    def rewind(self) -> None:
+        self._far.rewind()
+
 
 class FarMailbox(Mailbox):
     """Published at one agent, read at the other."""
@@ -124,11 +131,109 @@ class AllRanks(Tally):
 def check_rings(agents: tuple[Any, Any]) -> None:
     specs = NodeSpec(), NodeSpec()
     transport.check_ring(lambda layout, slots: FarRing(agents, specs, layout, slots))
-    assert sum(ray.get(agents[0].traffic.remote()).values()) > 200 * transport.LAYOUT.nbytes
+    assert ray.get(agents[0].traffic.remote()) > 200 * transport.LAYOUT.nbytes
 
 
 def check_mailboxes(agents: tuple[Any, Any]) -> None:
     transport.check_mailbox(lambda nbytes, versions: FarMailbox(agents, nbytes, versions))
+
+
+class Home(Peer):
+    """A controller: its own agent lives in its process."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._agent = HostAgent("home", 1, lambda batch: None)
+        line = AgentLine("home", self._agent, ray.get_runtime_context().current_actor)
+        self._streams = RayStreams(wiring, line, self._agent, exact=False, halved={})
+
+    def place(self, process: str, key: str, agents: dict[str, Any]) -> StreamHandles:
+        lines = {key: AgentLine(key, None, handle) for key, handle in agents.items()}
+        self._streams.place({process: key}, lines)
+        return self._streams.line(process).call(HostAgent.handles, process)
+
+    @ray.method(concurrency_group="work")
+    def post(self, count: int) -> None:
+        ring = self._streams.ring("orders")
+        for number in range(count):
+            slot = ring.begin(60.0)
+            assert slot is not None, "no credit in 60 s"
+            slot.arrays["id"][...] = number
+            ring.post(slot)
+
+    def counts(self) -> tuple[int, int]:
+        ring = self._streams.ring("orders")
+        return ring.posted, ring.freed
+
+    def publish(self, version: int) -> None:
+        self._streams.mailbox("word").publish(version, np.full(8, version, np.uint8))
+
+    @ray.method(concurrency_group="agents")
+    def receive(self, sender: str, messages: list[Message]) -> None:
+        self._agent.receive(sender, messages)
+
+    @ray.method(concurrency_group="agents")
+    def receive_version(self, sender: str, box: str, number: int, packed: np.ndarray, keep: list[int]) -> None:
+        self._agent.receive_version(sender, box, number, packed, keep)
+
+
+class Reader:
+    """A process that reads what the controller writes; one life of it."""
+
+    def __init__(self, handles: StreamHandles, incarnation: int) -> None:
+        self._streams = AttachedStreams(handles, incarnation)
+
+    def take(self, count: int, hold: int) -> list[int]:
+        """The next ones; the last of them are not freed."""
+        ring, numbers = self._streams.ring("orders"), []
+        ring.rewind()
+        for _ in range(count):
+            slot = ring.take(30.0)
+            assert slot is not None, f"nothing came in 30 s after {numbers}"
+            numbers.append(int(slot.arrays["id"]))
+            if len(ring.held()) > hold:
+                ring.free(ring.held()[0])
+        return numbers
+
+    def read(self, version: int) -> tuple[list[int], float]:
+        """A version once it is there, and how long it took."""
+        box, block, began = self._streams.mailbox("word"), np.zeros(8, np.uint8), time.monotonic()
+        assert self._streams.waiter.wait_until(lambda: box.latest() >= version, 30.0)
+        assert box.read(version, block)
+        return block.tolist(), time.monotonic() - began
+
+
+def check_what_the_controller_writes(agents: dict[str, Any]) -> None:
+    """A ring and a mailbox, while their reader dies and goes on on the same machine, on another, on the first again and at home."""
+    wiring = Wiring(
+        rings={"orders": RingPlan(transport.LAYOUT, 8, CONTROLLER, "reader")},
+        boxes={"word": BoxPlan(8, 1, ("reader", "other"))},
+    )
+    remote: Any = ray.remote  # its types know no concurrency groups
+    home = remote(concurrency_groups={"agents": 1, "work": 1})(Home).options(num_cpus=0).remote(wiring)
+    ray.get([agent.connect.remote({"home": home}) for agent in agents.values()])
+    done = home.post.remote(100)  # nobody has a place yet
+    ray.get(home.publish.remote(0))
+    other = ray.remote(Reader).options(num_cpus=0).remote(ray.get(home.place.remote("other", "there", agents)), 0)
+    lives, first = [("here", 30, 3), ("here", 30, 3), ("there", 20, 3), ("here", 20, 2), ("home", 11, 0)], 0
+    for version, (key, number, hold) in enumerate(lives):
+        handles = ray.get(home.place.remote("reader", key, agents))
+        reader = ray.remote(Reader).options(num_cpus=0).remote(handles, version)
+        assert ray.get(reader.take.remote(number, hold)) == list(range(first, first + number)), (
+            f"life {version} at {key}"
+        )
+        first += number - hold
+        assert ray.get(reader.read.remote(version))[0] == [version] * 8, "what was published before it came"
+        waiting = [one.read.remote(version + 1) for one in (reader, other)]
+        time.sleep(0.3)
+        ray.get(home.publish.remote(version + 1))
+        for block, seconds in ray.get(waiting):
+            assert block == [version + 1] * 8
+            assert seconds < 10, "nobody rang"
+        ray.kill(reader)
+        until(lambda: ray.get(home.counts.remote())[1] == first)  # noqa: B023
+    ray.get(done)
+    assert ray.get(home.counts.remote()) == (100, 100)
+    ray.kill(other)
 
 
 def check_tallies() -> None:
@@ -147,6 +252,8 @@ def main() -> None:
         print("rings", flush=True)
         check_mailboxes((here, there))
         print("mailboxes", flush=True)
+        check_what_the_controller_writes({"here": here, "there": there})
+        print("controller", flush=True)
         check_tallies()
         print("tallies", flush=True)
 

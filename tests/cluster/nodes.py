@@ -49,7 +49,7 @@ class Cluster:
 
     def __init__(self, env: dict[str, str] | None = None) -> None:
         """`env`: variables of every Ray process and driver, such as thresholds or the token."""
-        self.env = {**os.environ, "PYTHONPATH": str(_HERE), **_LEAN, **(env or {})}
+        self.env = {**os.environ, "PYTHONPATH": f"{_HERE}:{_HERE.parents[1]}", **_LEAN, **(env or {})}
         self.hosts: list[Host] = []
         self.addresses: list[str] = []
         self._switch = Switch()

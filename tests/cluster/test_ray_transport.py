@@ -16,4 +16,4 @@ def test_rings_mailboxes_and_tallies_through_the_conformance_suite() -> None:
     script = Path(__file__).with_name("far_transport.py")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["rings", "mailboxes", "tallies"]
+    assert done.stdout.split() == ["rings", "mailboxes", "controller", "tallies"]

@@ -62,6 +62,23 @@ def hold(handle: Any, incarnation: int, most: int) -> None:
             ring.free(ring.held()[0])
 
 
+def obey(orders: Any, heard: Any, incarnation: int, most: int, last: int) -> None:
+    """Take what a dead predecessor held once more, then go on to `last`; tell of each slot, free each only when `most` are held."""
+    source, target = ShmRing.attach(orders, incarnation=incarnation), ShmRing.attach(heard, incarnation=incarnation)
+    source.rewind()
+    number = -1
+    while number < last:
+        slot, answer = source.take(10.0), target.begin(10.0)
+        assert slot is not None, "nothing to take in 10 s"
+        assert answer is not None, "nobody listens"
+        number = int(slot.arrays["id"])
+        answer.arrays["id"][...] = number
+        target.post(answer)
+        if len(source.held()) == most:
+            source.free(source.held()[0])
+    source.reclaim()
+
+
 def echo(there: Any, back: Any, count: int) -> None:
     """Send back what comes, `count` times."""
     source, target = ShmRing.attach(there), ShmRing.attach(back)
