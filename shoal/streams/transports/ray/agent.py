@@ -95,6 +95,9 @@ class HostAgent(Peer):
             before, self._spec = self._spec, spec
             for name in before.rings.keys() - spec.rings.keys():
                 self._drop(name)
+            for name in before.boxes.keys() - spec.boxes.keys():
+                self._publishers.pop(name, None)
+                self._late.pop(name, None)
             for name, ring in spec.rings.items():
                 self._have_ring(name, ring, before.rings.get(name))
             for name, box in spec.boxes.items():
@@ -152,20 +155,20 @@ class HostAgent(Peer):
         sent = self._publishers[name].sent
         self._publishers[name].sent = {node: sent.get(node, -1) for node in spec.subscribers}
 
-    def _bell_of(self, host: str) -> Doorbell:
-        if host not in self._bells:
-            self._bells[host] = Doorbell.create()
-        return self._bells[host]
+    def _bell_of(self, process: str) -> Doorbell:
+        if process not in self._bells:
+            self._bells[process] = Doorbell.create()
+        return self._bells[process]
 
-    def handles(self, host: str) -> StreamHandles:
-        """What one host attaches to."""
+    def handles(self, process: str) -> StreamHandles:
+        """What one process attaches to."""
         with self._lock:
             return StreamHandles(
-                self._bell_of(host).handle,
+                self._bell_of(process).handle,
                 {
                     name: self._rings[name].handle
                     for name, r in self._spec.rings.items()
-                    if host in (r.writer, r.reader)
+                    if process in (r.writer, r.reader)
                 },
                 {name: self._boxes[name].handle for name in self._spec.boxes},
                 {name: tally.handle for name, tally in self._tallies.items()},
@@ -174,10 +177,8 @@ class HostAgent(Peer):
 
     # ------------------------------------------------------------ what other machines and the controller call
 
-    def do(
-        self, method: Callable[Concatenate[HostAgent, _P], _R], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> _R:  # fmt: skip
-        """One of the methods here, by itself: so that whoever calls from afar names a method and not its name."""
+    def do(self, method: Callable[Concatenate[HostAgent, _P], _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _R:
+        """One of the methods here, for AgentLine: so whoever calls from afar gives the method itself, not its name."""
         return method(self, *args, **kwargs)
 
     def receive(self, sender: str, messages: list[Message]) -> None:
@@ -196,8 +197,12 @@ class HostAgent(Peer):
                 if (ring := _at(self._senders, message.ring, sender)) is not None:
                     ring.credit(message.freed, message.books)
             case Version():
-                halved = self._spec.boxes[message.box].halved
-                receive_version(self._boxes[message.box], message.number, message.packed, halved, message.keep)
+                if (
+                    box := self._spec.boxes.get(message.box)
+                ) is not None:  # its last reader here may have gone meanwhile
+                    receive_version(
+                        self._boxes[message.box], message.number, message.packed, box.halved, message.keep
+                    )  # fmt: skip
             case Reported():
                 raise TypeError("reports are for the controller")
 
@@ -256,7 +261,7 @@ class HostAgent(Peer):
         self._reports.order(number, word)
 
     def clear(self, number: int) -> None:
-        """A host is dead: it is at no world any more."""
+        """A process is dead: it is at no environment any more."""
         self._pulses.clear(number)
 
     def renew(self) -> None:
@@ -308,8 +313,8 @@ class HostAgent(Peer):
             now = (self._rings[name].posted, self._rings[name].freed)
             if now != seen:
                 self._adopted[name] = now
-                for host in filter(None, (self._spec.rings[name].writer, self._spec.rings[name].reader)):
-                    self._bell_of(host).ring()
+                for process in filter(None, (self._spec.rings[name].writer, self._spec.rings[name].reader)):
+                    self._bell_of(process).ring()
         for name, told in self._late.items():
             if self._boxes[name].latest() != told:
                 self._late[name] = self._boxes[name].latest()
