@@ -23,6 +23,7 @@ from shoal.algorithms.minibatches import (
     pieces,
 )
 from shoal.algorithms.policy_gradient import PolicyGradient
+from shoal.algorithms.settings import Live
 from shoal.api.algorithm import Learner
 from shoal.api.env import Array
 from shoal.api.metric import Mean, Metric
@@ -37,30 +38,46 @@ network of Mnih et al. (2015) a row takes 0.84 ms, where 256 at a time take 0.92
 class ClippedConfig(Config):
     """How the passes are taken."""
 
-    epochs: Count = Field(4, ge=1)
+    epochs: Live[Count] = Field(4, ge=1)
     """Passes over each batch. On a CPU 1 to 2 is often faster in wall time."""
     minibatch: Count = Field(256, ge=2)
     """Rows per parameter change, over all replicas of the trainer; divides the batch. Recurrent models take whole lanes, so
     there it is a multiple of `unroll x replicas`."""
-    clip: float = Field(0.2, gt=0)
+    clip: Live[float] = Field(0.2, gt=0)
     """How far the new policy may move from the one that acted, as a probability ratio."""
-    value_clip: float | None = Field(None, gt=0)
+    value_clip: Live[float | None] = Field(None, gt=0)
     """How far a value may move in one update before its loss stops falling; left out: freely."""
-    target_kl: float | None = Field(None, gt=0)
+    target_kl: Live[float | None] = Field(None, gt=0)
     """Stop the passes once the policy has moved 1.5 times this far from the one that acted."""
 
 
 class ClippedPasses:
     """Judged experience in, steps of the optimiser and their metrics out."""
 
-    def __init__(self, owner: PolicyGradient, config: ClippedConfig) -> None:
-        self._owner, self.config, self._value_coef = owner, config, owner.settings.value_coef
+    def __init__(self, owner: PolicyGradient) -> None:
+        self._owner = owner
         policy = self._policy = owner.policy
-        self._count = count_minibatches(config.minibatch, owner.needs.unroll, owner.task, recurrent=policy.recurrent)
+        unroll, minibatch = owner.needs.unroll, self.config.minibatch
+        self._count = count_minibatches(minibatch, unroll, owner.task, recurrent=policy.recurrent)
+        self.kernel: PPOKernel | None = None
+        self.choose()
+
+    @property
+    def config(self) -> ClippedConfig:
+        """The owner's settings, as they are now."""
+        settings = self._owner.settings
+        assert isinstance(settings, ClippedConfig)
+        return settings
+
+    def choose(self) -> None:
+        """The way to compute the loss that the settings, as they are now, allow."""
+        policy, config = self._policy, self.config
         # How far the policy has moved must be known before a step that depends on it.
         self._piecewise = policy.actor.costly and not policy.recurrent and config.target_kl is None
-        by_hand = config.value_clip is None and PPOKernel.suits(policy)
-        self.kernel = PPOKernel(policy) if by_hand else None
+        if config.value_clip is not None or not PPOKernel.suits(policy):
+            self.kernel = None
+        elif self.kernel is None:
+            self.kernel = PPOKernel(policy)
 
     def learn(self, experience: Experience, learner: Learner, entropy: float) -> dict[str, Metric]:
         """All passes. `entropy`: the weight of the bonus now."""
@@ -102,7 +119,7 @@ class ClippedPasses:
         policy = clipped_policy_loss(log_ratio.exp(), pick(part.advantage), self.config.clip).mean()
         value = value_loss(pick(new.value), pick(part.target), pick(part.value), self.config.value_clip)
         entropy = pick(new.entropy)
-        total = policy + self._value_coef * value
+        total = policy + self._owner.settings.value_coef * value
         if entropy_coef:
             total = total - entropy_coef * entropy.mean()
         return Loss(total, policy, value, entropy, log_ratio, total.backward)
@@ -150,8 +167,9 @@ class ClippedPasses:
         return Rows(observation, wide, *(column(each) for each in rest))
 
     def _loss_by_hand(self, kernel: PPOKernel, rows: Rows, entropy_coef: float) -> Loss:
-        judged = kernel.judge(rows, clip=self.config.clip, value_coef=self._value_coef, entropy_coef=entropy_coef)
-        total = judged.policy + self._value_coef * judged.value
+        value_coef = self._owner.settings.value_coef
+        judged = kernel.judge(rows, clip=self.config.clip, value_coef=value_coef, entropy_coef=entropy_coef)
+        total = judged.policy + value_coef * judged.value
         if entropy_coef:
             total -= entropy_coef * float(judged.entropy.mean())
         entropy, log_ratio = torch.from_numpy(judged.entropy), torch.from_numpy(judged.log_ratio)

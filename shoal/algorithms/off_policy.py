@@ -7,16 +7,17 @@ import math
 from pydantic import Field
 from torch import Tensor
 
+from shoal.algorithms.settings import Live
 from shoal.base.config import Config
 
 
 class VTraceConfig(Config):
     """How far V-trace trusts the probability ratios."""
 
-    rho_bar: float = Field(1.0, gt=0)
+    rho_bar: Live[float] = Field(1.0, gt=0)
     """Bound on the ratio that weighs a decision. It sets what is valued: without bound the policy that learns, at 0 the one
     that acted."""
-    c_bar: float = Field(1.0, gt=0)
+    c_bar: Live[float] = Field(1.0, gt=0)
     """Bound on the ratio that carries later rewards back. It sets how far they are carried, not what is valued."""
 
 

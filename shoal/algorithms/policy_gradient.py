@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -13,13 +13,20 @@ from torch import Tensor
 from shoal.algorithms.actor_critic import ActorCritic
 from shoal.algorithms.learner import Adam
 from shoal.algorithms.reward_scale import RewardScale
+from shoal.algorithms.settings import (
+    Live,
+    check_schedules,
+    live_settings,
+    reconfigured,
+    restored_settings,
+    settings_state,
+)
 from shoal.algorithms.value_scale import ValueScale
 from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Metric
 from shoal.api.sight import Sight
 from shoal.base.config import Config, Count, Named, Schedule, value_at
-from shoal.base.errors import InputError
 from shoal.base.flat import Flat
 from shoal.base.seeding import derive_seed
 
@@ -27,19 +34,19 @@ from shoal.base.seeding import derive_seed
 class PolicyGradientConfig(Config):
     """The settings that all of them have."""
 
-    lr: float | Schedule = 3e-4
+    lr: Live[float | Schedule] = 3e-4
     """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
     unroll: Count = Field(128, ge=2)
     """Decisions per lane in one batch: the batch has `lanes x unroll` rows."""
-    gamma: float = Field(0.99, ge=0, le=1)
+    gamma: Live[float] = Field(0.99, ge=0, le=1)
     """Discount: how much a reward is worth one decision later."""
-    lam: float = Field(0.95, ge=0, le=1)
+    lam: Live[float] = Field(0.95, ge=0, le=1)
     """Lambda of the returns: 0 trusts the value function, 1 trusts the rewards seen."""
-    value_coef: float = Field(0.5, ge=0)
+    value_coef: Live[float] = Field(0.5, ge=0)
     """Weight of the value loss."""
-    entropy: float | Schedule = 0.0
+    entropy: Live[float | Schedule] = 0.0
     """Weight of the entropy bonus; a number or a schedule."""
-    max_grad_norm: float = Field(0.5, gt=0)
+    max_grad_norm: Live[float] = Field(0.5, gt=0)
     """Bound on the gradient's norm."""
     normalise_advantages: bool = True
     """Give the advantages zero mean and unit spread."""
@@ -70,26 +77,24 @@ class PolicyGradient(Algorithm):
     ) -> None:  # fmt: skip
         central = config.critic == "central"
         self.settings, self.needs, self.task = config, replace(needs, world=central), task
+        self._built, self._steps = config, 0
         check_schedules(config, task.horizon)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
         self.policy = ActorCritic(
             task.group, model, shared=config.shared, normalise=config.normalise_observations,
             squash=config.squash, log_std=config.log_std, sight=sight_of(config, task), tell_values=tell_values,
         )  # fmt: skip
-        self.reward_scale = (
-            RewardScale(config.gamma, task.all_lanes or task.lanes) if config.normalise_rewards else None
-        )
+        self.reward_scale = RewardScale(task.all_lanes or task.lanes) if config.normalise_rewards else None
         self.policy.add_module("reward_scale", self.reward_scale)
         self.value_scale = value_scale
         self.policy.add_module("value_scale", value_scale)
         self.flat = Flat(self.policy, gradients=True)
         self.optimiser = Adam(self.flat, lr=value_at(config.lr, 0, task.horizon), max_grad_norm=config.max_grad_norm)
         self.optimisers = (self.optimiser,)
-        self.updates = 0
 
     def update(self, batch: Fragment, learner: Learner) -> Update:
-        self.optimiser.lr = value_at(self.settings.lr, learner.steps, self.task.horizon)
-        entropy = value_at(self.settings.entropy, learner.steps, self.task.horizon)
+        self._steps = learner.steps
+        self.optimiser.lr, entropy = self._now(self.settings.lr), self._now(self.settings.entropy)
         metrics = self._learn(batch, learner, entropy)
         metrics["train/learning_rate"] = Last(self.optimiser.lr)
         metrics["train/entropy_coef"] = Last(entropy)
@@ -97,7 +102,7 @@ class PolicyGradient(Algorithm):
         if self.policy.normaliser is not None:
             self.policy.normaliser.update(batch.observation, batch.valid, learner.mean)
         if self.reward_scale is not None:
-            self.reward_scale.update(batch, learner.mean)
+            self.reward_scale.update(batch, learner.mean, gamma=self.settings.gamma)
         self.updates += 1
         return Update(metrics)
 
@@ -109,34 +114,42 @@ class PolicyGradient(Algorithm):
         """What is learned from, `[R, B]`."""
         return batch.reward if self.reward_scale is None else self.reward_scale(batch.reward)
 
+    # ------------------------------------------------------------ settings
+
+    def reconfigure(self, changes: dict[str, Any]) -> dict[str, Any]:
+        settings = reconfigured(self.settings, changes, {})
+        check_schedules(settings, self.task.horizon)
+        self._use(settings)
+        own = {"lr": self.optimiser.lr, "max_grad_norm": self.optimiser.max_grad_norm}
+        return {key: self._now(value) for key, value in live_settings(self.settings).items()} | own
+
+    def _use(self, settings: PolicyGradientConfig) -> None:
+        """From now on. Settings are read where they are used; what has them from elsewhere is told here."""
+        self.settings = settings
+        self.optimiser.lr, self.optimiser.max_grad_norm = self._now(settings.lr), settings.max_grad_norm
+
+    def _now(self, setting: Any) -> Any:
+        """A schedule's value at the last update."""
+        return value_at(setting, self._steps, self.task.horizon)
+
     # ------------------------------------------------------------ state
 
     def state_dict(self) -> dict[str, Tensor]:
         state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
         state |= {f"optimiser.{name}": value for name, value in self.optimiser.state_dict().items()}
-        state["updates"] = torch.tensor(self.updates)
-        return state
+        return {**state, "updates": torch.tensor(self.updates), **settings_state(self.settings, self._built)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.policy.load_state_dict(part(state, "policy."))
         self.optimiser.load_state_dict(part(state, "optimiser."))
         self.updates = int(state["updates"])
+        self._use(restored_settings(self._built, state))
 
 
 def sight_of(config: PolicyGradientConfig, task: Task) -> Sight:
     """What the lanes note."""
     agents = len(task.group.agents) if config.agent_ids else 0
     return Sight(task.group.observation_space, agents, task.world if config.critic == "central" else None)
-
-
-def check_schedules(config: Config, horizon: int | None, at: str = "algorithm") -> None:
-    """A schedule needs an end."""
-    for key, value in config:
-        if isinstance(value, Schedule):
-            if value.steps is None and horizon is None:
-                raise InputError(f"{at}.{key} has no end: give it `steps`, or set stop.steps")
-        elif isinstance(value, Config):
-            check_schedules(value, horizon, f"{at}.{key}")
 
 
 def part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

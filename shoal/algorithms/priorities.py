@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 from torch import Tensor
 
+from shoal.algorithms.settings import Live
 from shoal.base.config import Config, Schedule
 
 
@@ -17,7 +18,7 @@ class PrioritisedConfig(Config):
     """How much priorities decide: a sequence is drawn in proportion to `priority ** alpha`. 0: all alike."""
     beta: float | Schedule = Schedule(start=0.4, end=1.0, steps=100_000)
     """How much of that the loss takes back, by weights `chance ** -beta`: at 1 all of it; a number, or a straight line."""
-    eta: float = Field(0.9, ge=0, le=1)
+    eta: Live[float] = Field(0.9, ge=0, le=1)
     """A sequence's priority is this share of its greatest error, and the rest of its mean one (Kapturowski et al. 2019)."""
 
 

@@ -16,11 +16,19 @@ from torch.nn import functional
 from shoal.algorithms.burn_in import warmed_up
 from shoal.algorithms.exploration.ladder import Ladder, LadderExplorer, rate_at
 from shoal.algorithms.learner import Adam
-from shoal.algorithms.policy_gradient import check_schedules, part
+from shoal.algorithms.policy_gradient import part
 from shoal.algorithms.priorities import by_row, priorities_of
 from shoal.algorithms.replayed import ReplayedConfig
 from shoal.algorithms.rescaling import rescaled, restored
 from shoal.algorithms.returns import n_step
+from shoal.algorithms.settings import (
+    Live,
+    check_schedules,
+    live_settings,
+    reconfigured,
+    restored_settings,
+    settings_state,
+)
 from shoal.algorithms.target import Target
 from shoal.api.algorithm import Algorithm, Differentiable, Learner, Needs, Task, Update
 from shoal.api.env import AgentGroup
@@ -37,9 +45,9 @@ from shoal.base.tree import Tree
 class QLearningConfig(ReplayedConfig):
     """The settings that all of them have."""
 
-    lr: float | Schedule = 1e-3
+    lr: Live[float | Schedule] = 1e-3
     """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
-    epsilon: float | Schedule | Ladder = Schedule(start=1.0, end=0.05, steps=10_000)
+    epsilon: Live[float | Schedule | Ladder] = Schedule(start=1.0, end=0.05, steps=10_000)
     """Chance of a random action; a number, a straight line over environment steps, or `{base, alpha}`: a rate for each lane."""
     double: bool = True
     """The newest parameters choose the next action, the target network values it; otherwise the target network does both."""
@@ -49,13 +57,13 @@ class QLearningConfig(ReplayedConfig):
     """Learn values squeezed by h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x: for rewards of very different size, unclipped."""
     loss: Literal["huber", "squared"] = "huber"
     """What is made of an error: `huber` grows straight beyond 1, `squared` is half its square."""
-    target_every: Count = Field(100, ge=1)
+    target_every: Live[Count] = Field(100, ge=1)
     """Updates between two copies into the target network."""
-    tau: float | None = Field(None, gt=0, le=1)
+    tau: Live[float | None] = Field(None, gt=0, le=1)
     """Move the target network by this share after every update, instead of a copy now and then."""
     burn_in: Count = Field(0, ge=0)
     """Rows before a sequence, repeated from the one before, that only bring its recurrent state up to date."""
-    max_grad_norm: float = Field(10.0, gt=0)
+    max_grad_norm: Live[float] = Field(10.0, gt=0)
     """Bound on the gradient's norm."""
 
 
@@ -77,8 +85,8 @@ class QLearning(Algorithm):
 
     def __init__(self, config: QLearningConfig, task: Task, needs: Needs) -> None:
         self.settings, self.needs, self.task = config, needs, task
+        self._built, self._steps = config, 0
         check_schedules(config, task.horizon)
-        self.updates = 0
 
     @property
     def lanes(self) -> int:
@@ -102,7 +110,7 @@ class QLearning(Algorithm):
         config = self.settings
         policy.knobs = ("epsilon",) if isinstance(config.epsilon, Ladder) else ()
         self.policy, self.flat = policy, Flat(policy, gradients=True)
-        self.target = Target(policy, self.flat, every=config.target_every, tau=config.tau)
+        self.target = Target(policy, self.flat)
         lr = value_at(config.lr, 0, self.task.horizon)
         self.optimiser = Adam(self.flat, lr=lr, max_grad_norm=config.max_grad_norm)
         self.optimisers = (self.optimiser,)
@@ -131,8 +139,8 @@ class QLearning(Algorithm):
         """The policy's chance of a random action: a buffer, so that it travels with the version."""
 
     def update(self, batch: Fragment, learner: Learner) -> Update:
-        config, horizon = self.settings, self.task.horizon
-        self.optimiser.lr = value_at(config.lr, learner.steps, horizon)
+        config, self._steps = self.settings, learner.steps
+        self.optimiser.lr = self._now(config.lr)
         self.epsilon.fill_(self.rate(learner.steps))
         batch = self._prepared(batch)
         judged = self._judge(batch)
@@ -145,7 +153,7 @@ class QLearning(Algorithm):
         own = self._descent(loss, batch, judged, lambda: td_slope(error, config.loss, weights))
         norm = learner.step(own if beside is None else loss + beside, self.optimiser, len(chosen))
         self.updates += 1
-        self.target.follow(self.updates)
+        self.target.follow(self.updates, every=config.target_every, tau=config.tau)
         chosen = chosen.detach()
         metrics = {**self._metrics(chosen, target, float(loss.detach()), norm), **more}
         if config.prioritised is None or weights is None:
@@ -195,19 +203,63 @@ class QLearning(Algorithm):
             "train/learning_rate": Last(self.optimiser.lr),
         }
 
+    # ------------------------------------------------------------ settings
+
+    def reconfigure(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """As `Algorithm.reconfigure` says. The policy's epsilon is a buffer: a new one reaches the actors with the next version.
+
+        Rates of a ladder belong to the lanes of actors, and so neither they nor the choice between both can change.
+        """
+        settings = reconfigured(self.settings, changes, self._fixed())
+        if isinstance(settings.epsilon, Ladder) and "epsilon" in changes:
+            raise InputError(
+                f"algorithm.epsilon = {changes['epsilon']!r} cannot be changed in this run, whose lanes have no rates of their "
+                "own: give a number or a schedule, or start a new run with it"
+            )
+        check_schedules(settings, self.task.horizon)
+        self._use(settings)
+        if "epsilon" in changes:
+            self.epsilon.fill_(self.rate(self._steps))
+        return self._in_use()
+
+    def _fixed(self) -> dict[str, str]:
+        """Keys that may not change in this run, and what to do instead."""
+        if isinstance(self.settings.epsilon, Ladder):
+            return {"epsilon": "every lane has a rate of its own, which its actor holds; start a new run with it"}
+        return {}
+
+    def _use(self, settings: QLearningConfig) -> None:
+        """From now on. Settings are read where they are used; what has them from elsewhere is told here."""
+        self.settings = settings
+        self.optimiser.lr, self.optimiser.max_grad_norm = self._now(settings.lr), settings.max_grad_norm
+
+    def _in_use(self) -> dict[str, Any]:
+        fixed = self._fixed()
+        read = {"lr": self.optimiser.lr, "max_grad_norm": self.optimiser.max_grad_norm, "epsilon": float(self.epsilon)}
+        live = live_settings(self.settings)
+        return {key: read[key] if key in read else self._now(live[key]) for key in live if key not in fixed}
+
+    def _now(self, setting: Any) -> Any:
+        """A schedule's value at the last update."""
+        return value_at(setting, self._steps, self.task.horizon)
+
     # ------------------------------------------------------------ state
+
+    def blocks(self) -> list[Tensor]:
+        return [*super().blocks(), self.target.flat.block]
 
     def state_dict(self) -> dict[str, Tensor]:
         state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
         state |= {f"target.{name}": value for name, value in self.target.state_dict().items()}
         state |= {f"optimiser.{name}": value for name, value in self.optimiser.state_dict().items()}
-        return {**state, "updates": torch.tensor(self.updates)}
+        return {**state, "updates": torch.tensor(self.updates), **settings_state(self.settings, self._built)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.policy.load_state_dict(part(state, "policy."))
         self.target.load_state_dict(part(state, "target."))
         self.optimiser.load_state_dict(part(state, "optimiser."))
         self.updates = int(state["updates"])
+        self._use(restored_settings(self._built, state))
 
 
 def td_loss(chosen: Tensor, target: Tensor, kind: Literal["huber", "squared"], weights: Tensor | None = None) -> Tensor:

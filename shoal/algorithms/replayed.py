@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from shoal.algorithms.priorities import PrioritisedConfig, on_or_off
+from shoal.algorithms.settings import Live
 from shoal.api.algorithm import Priorities, Replay
 from shoal.base.config import Config, Count
 from shoal.base.errors import InputError
@@ -17,7 +18,7 @@ class ReplayedConfig(Config):
 
     unroll: Count = Field(8, ge=1)
     """Decisions per sequence: what a lane plays between two rounds, and what is replayed as a whole."""
-    gamma: float = Field(0.99, ge=0, le=1)
+    gamma: Live[float] = Field(0.99, ge=0, le=1)
     """Discount: how much a reward is worth one decision later."""
     n_step: Count = Field(1, ge=1)
     """Rewards that are added up before the target network values the rest."""

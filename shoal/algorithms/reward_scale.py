@@ -19,9 +19,8 @@ class RewardScale(nn.Module):
     count: Tensor
     sums: Tensor
 
-    def __init__(self, gamma: float, lanes: int) -> None:
+    def __init__(self, lanes: int) -> None:
         super().__init__()
-        self._gamma = gamma
         self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
         self.register_buffer("variance", torch.ones((), dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
@@ -31,10 +30,10 @@ class RewardScale(nn.Module):
         """Scaled and kept within +-10."""
         return (reward / (self.variance.float().sqrt() + 1e-8)).clamp(-10.0, 10.0)
 
-    def update(self, batch: Fragment, mean: Callable[[Tensor], Tensor]) -> None:
+    def update(self, batch: Fragment, mean: Callable[[Tensor], Tensor], *, gamma: float) -> None:
         """Carry every lane's sum on through `batch`; `mean` averages over the replicas of the trainer."""
         carried = self.sums[batch.lanes]
-        sums, last = discounted_sums(batch.reward, batch.first, batch.valid, carried, gamma=self._gamma)
+        sums, last = discounted_sums(batch.reward, batch.first, batch.valid, carried, gamma=gamma)
         seen = sums[batch.valid].double()
         moments = torch.stack([torch.tensor(float(len(seen))).double(), seen.sum(), seen.square().sum()])
         # Each replica knows its own lanes. All must know all: any of them may be the one that is saved.

@@ -14,20 +14,20 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Target(Generic[Module]):
-    """A copy of a module that follows it: every `every` updates at once, or by a share `tau` at each of them."""
+    """A copy of a module that follows it."""
 
-    def __init__(self, online: Module, flat: Flat, *, every: int, tau: float | None) -> None:
+    def __init__(self, online: Module, flat: Flat) -> None:
         self.module = copy.deepcopy(online)
-        self._flat = Flat(self.module, gradients=False)
-        self._online, self._every, self._tau = flat, every, tau
+        self.flat = Flat(self.module, gradients=False)
+        self._online = flat
 
     @torch.no_grad()
-    def follow(self, updates: int) -> None:
-        """After update number `updates`, counted from 1."""
-        if self._tau is not None:
-            self._flat.parameters.lerp_(self._online.parameters, self._tau)
-        elif updates % self._every == 0:
-            self._flat.parameters.copy_(self._online.parameters)
+    def follow(self, updates: int, *, every: int, tau: float | None) -> None:
+        """After update number `updates`, counted from 1: every `every` updates at once, or by a share `tau` at each of them."""
+        if tau is not None:
+            self.flat.parameters.lerp_(self._online.parameters, tau)
+        elif updates % every == 0:
+            self.flat.parameters.copy_(self._online.parameters)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Its parameters."""

@@ -284,7 +284,7 @@ def test_reward_scale_is_the_spread_of_discounted_sums() -> None:
                 if batch.valid[t, b]:
                     running[b] = float(batch.reward[t, b]) + (0.0 if batch.first[t, b] else 0.99 * running[b])
                     sums.append(running[b])
-        scale.update(batch, lambda x: x)
+        scale.update(batch, lambda x: x, gamma=0.99)
     assert float(scale.variance) == pytest.approx(np.var(sums), rel=1e-4)
 
 

@@ -65,7 +65,7 @@ def slow(algorithm: QLearning, batch: Fragment) -> tuple[float, list[float]]:
 def test_weights_and_priorities(tests: Any, settings: dict[str, Any], model: Named, eta: float, loss: str) -> None:
     algorithm = tests.make(model, loss=loss, prioritised={"eta": eta}, **settings)
     with torch.no_grad():
-        algorithm.target._flat.parameters.mul_(-1.5)  # errors on both sides of 1
+        algorithm.target.flat.parameters.mul_(-1.5)  # errors on both sides of 1
     batch = weighed(tests.batch_of(algorithm))
     expected, priorities = slow(algorithm, batch)
     update = algorithm.update(batch, SoloLearner())

@@ -79,7 +79,7 @@ def slow_targets(algorithm: DQN, batch: Fragment) -> dict[tuple[int, int], float
 def test_targets(settings: dict[str, Any], model: Named, masked: bool) -> None:
     algorithm = make(model, **settings)
     with torch.no_grad():
-        algorithm.target._flat.parameters.mul_(-1.5)  # so that it disagrees about what is best
+        algorithm.target.flat.parameters.mul_(-1.5)  # so that it disagrees about what is best
     batch = batch_of(algorithm, masked=masked)
     judged = algorithm._judge(batch)
     chosen, target = judged.chosen, algorithm.targets(batch, judged)
@@ -176,10 +176,10 @@ def test_a_hard_target_is_copied_now_and_then_and_a_soft_one_a_little_each_time(
     start = hard.flat.parameters.clone()
     for algorithm in (hard, soft):
         algorithm.update(batch_of(algorithm), SoloLearner())
-    assert torch.equal(hard.target._flat.parameters, start)
-    assert torch.allclose(soft.target._flat.parameters, start.lerp(soft.flat.parameters, 0.25))
+    assert torch.equal(hard.target.flat.parameters, start)
+    assert torch.allclose(soft.target.flat.parameters, start.lerp(soft.flat.parameters, 0.25))
     hard.update(batch_of(hard), SoloLearner())
-    assert torch.equal(hard.target._flat.parameters, hard.flat.parameters)
+    assert torch.equal(hard.target.flat.parameters, hard.flat.parameters)
     assert not torch.equal(hard.flat.parameters, start)
 
 

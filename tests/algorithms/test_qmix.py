@@ -80,7 +80,7 @@ def slow_mix(mixer: Any, utilities: np.ndarray, world: np.ndarray) -> float:
 def test_targets(mixer: str, model: Named, double: bool) -> None:
     algorithm = make(model, mixer=mixer, double=double)
     with torch.no_grad():
-        algorithm.target._flat.parameters.mul_(-1.5)
+        algorithm.target.flat.parameters.mul_(-1.5)
     batch = batch_of(algorithm)
     online, target = algorithm.policy, algorithm.target.module
     seen = (batch.observation["agents"], batch.state, batch.first)

@@ -87,7 +87,7 @@ def slow_loss(algorithm: DQN, batch: Fragment) -> tuple[Tensor, list[list[float]
 def test_update_against_networks_stepped_row_by_row(model: Named, n_step: int) -> None:
     algorithm = alone.make(model, burn_in=BURN_IN, n_step=n_step, loss="squared", prioritised={"eta": 0.9})
     with torch.no_grad():
-        algorithm.target._flat.parameters.mul_(-1.5)
+        algorithm.target.flat.parameters.mul_(-1.5)
     batch = batch_with_burn_in(algorithm)
     batch.weights, batch.keys = torch.ones(4), torch.arange(4)
     loss, lanes = slow_loss(algorithm, batch)

@@ -66,7 +66,7 @@ def test_targets(shape: dict[str, Any], model: Any) -> None:
     """h of the rewards and of what the target network's words stand for, row by row."""
     algorithm = alone.make(model, rescale=True, **shape)
     with torch.no_grad():
-        algorithm.target._flat.parameters.mul_(-1.5)
+        algorithm.target.flat.parameters.mul_(-1.5)
     batch = alone.batch_of(algorithm)
     batch.reward *= 1000
     expected = slow_targets(algorithm, batch)

@@ -41,8 +41,8 @@ def make(space: spaces.Space[Any] = FORCES, model: Named = RELU, **settings: Any
 
 def batch_of(algorithm: SAC, *, masked: bool = False) -> Fragment:
     """Four lanes in the builder's layout: an end of each kind, the final observation of a truncation, unfinished rows behind."""
-    steps = algorithm.config.n_step
-    shape = (algorithm.config.unroll + steps, 4)
+    steps = algorithm.settings.n_step
+    shape = (algorithm.settings.unroll + steps, 4)
     random = np.random.default_rng(4)
     valid, ends, first = np.ones(shape, bool), np.zeros((2, *shape), bool), np.zeros(shape, bool)
     valid[shape[0] - steps :] = False
@@ -68,7 +68,7 @@ def batch_of(algorithm: SAC, *, masked: bool = False) -> Fragment:
 def disagreeing(algorithm: SAC) -> SAC:
     """Give the target critics, and the policy, other numbers than they start with."""
     with torch.no_grad():
-        algorithm.target._flat.parameters.mul_(-1.5)
+        algorithm.target.flat.parameters.mul_(-1.5)
         algorithm.flat.parameters.mul_(3.0)
     return algorithm
 
@@ -118,7 +118,7 @@ def slow_weigh(
 
 def slow_targets(algorithm: SAC, batch: Fragment, noise: np.ndarray) -> dict[tuple[int, int], float]:
     """Row by row: add up rewards until the episode ends or n are in, then value what the policy would do there."""
-    config, found = algorithm.config, {}
+    config, found = algorithm.settings, {}
     for row, lane in np.argwhere(batch.valid.numpy()):
         total, discount, at = summed(batch, row, lane, config.gamma, config.n_step)
         mask = None if batch.action_mask is None else batch.action_mask[at, lane].numpy()
@@ -296,7 +296,7 @@ def test_soft_targets() -> None:
     algorithm.update(batch_of(algorithm), SoloLearner())
     moved = algorithm.critic.flat.parameters
     assert not torch.equal(moved, start)
-    torch.testing.assert_close(algorithm.target._flat.parameters, start.lerp(moved, 0.25))
+    torch.testing.assert_close(algorithm.target.flat.parameters, start.lerp(moved, 0.25))
 
 
 @pytest.mark.parametrize("kind", list(SPACES))

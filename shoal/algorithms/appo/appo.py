@@ -9,7 +9,7 @@ from shoal.algorithms.appo.config import APPOConfig
 from shoal.algorithms.clipped import ClippedPasses
 from shoal.algorithms.minibatches import Experience
 from shoal.algorithms.off_policy import rho_metrics
-from shoal.algorithms.policy_gradient import PolicyGradient
+from shoal.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from shoal.algorithms.replicas import normalised
 from shoal.algorithms.returns import vtrace
 from shoal.api.algorithm import Learner, Needs, Task
@@ -22,24 +22,28 @@ class APPO(PolicyGradient):
     """Judges a batch once, by V-trace; then the clipped passes."""
 
     Config = APPOConfig
+    settings: APPOConfig
 
     def __init__(self, config: APPOConfig, model: Named, task: Task) -> None:
         super().__init__(config, model, task, Needs(unroll=config.unroll, max_lag=1))
-        self.config = config
-        self.passes = ClippedPasses(self, config)
+        self.passes = ClippedPasses(self)
+
+    def _use(self, settings: PolicyGradientConfig) -> None:
+        super()._use(settings)
+        self.passes.choose()
 
     def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
         experience, log_ratio = self.judge(batch, learner)
         metrics = self.passes.learn(experience, learner, entropy)
         if experience.rows:
-            rhos = rho_metrics(log_ratio[batch.valid], self.config.rho_bar)
+            rhos = rho_metrics(log_ratio[batch.valid], self.settings.rho_bar)
             metrics |= {f"train/{name}": Mean(float(rows.mean())) for name, rows in rhos.items()}
         return metrics
 
     @torch.no_grad()
     def judge(self, batch: Fragment, learner: Learner) -> tuple[Experience, Tensor]:
         """Values and log-probabilities of all rows by the newest parameters, then V-trace; also the log-ratios `[R, B]`."""
-        config = self.config
+        config = self.settings
         observation = self.policy.normalised(batch.observation)
         now = self.policy.evaluate(observation, batch.state, batch.first, batch.action, batch.action_mask)
         log_ratio = now.log_prob - batch.extras["log_prob"]

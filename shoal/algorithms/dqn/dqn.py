@@ -15,7 +15,7 @@ from shoal.algorithms.exploration.seeking import NOTED, Seeking
 from shoal.algorithms.kernels.tower import Scratch
 from shoal.algorithms.kernels.values import KnownLoss, ValueKernel
 from shoal.algorithms.priorities import priorities_of
-from shoal.algorithms.q_learning import Judged, QLearning, choices_of, noted_of
+from shoal.algorithms.q_learning import Judged, QLearning, QLearningConfig, choices_of, noted_of
 from shoal.algorithms.replayed import replay_of
 from shoal.api.algorithm import Differentiable, Learner, Needs, Task
 from shoal.api.explorer import Explorer
@@ -34,6 +34,7 @@ class DQN(QLearning):
 
     Config = DQNConfig
     policy: QPolicy
+    settings: DQNConfig
 
     def __init__(self, config: DQNConfig, model: Named, task: Task) -> None:
         seeks = config.novelty is not None
@@ -135,6 +136,15 @@ class DQN(QLearning):
         best = greedy(online.detach() if self.settings.double else target, mask)
         chosen = picked(online, index_of(batch.action[self.behind], self.policy.start, online.shape[-1]))
         return Judged(chosen, picked(target, best), batch.valid[self.behind])
+
+    def _fixed(self) -> dict[str, str]:
+        fixed = super()._fixed()
+        return fixed if self.seeking is None else {**fixed, "gamma": "novelty.gamma takes its place, change that"}
+
+    def _use(self, settings: QLearningConfig) -> None:
+        super()._use(settings)
+        if self.seeking is not None and self.settings.novelty is not None:
+            self.seeking.use(self.settings.novelty, (self.policy, self.target.module))
 
     def _prepared(self, batch: Fragment) -> Fragment:
         return batch if self.seeking is None else self.seeking.prepared(batch, self.updates)

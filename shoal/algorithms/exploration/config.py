@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from shoal.algorithms.exploration.bandit import ControllerConfig
 from shoal.algorithms.priorities import on_or_off
+from shoal.algorithms.settings import Live
 from shoal.base.config import Config, Count
 from shoal.models.layers import Width
 
@@ -17,17 +18,17 @@ class NoveltyConfig(Config):
 
     arms: Count = Field(8, ge=2)
     """Ways to explore. Arm 0 wants the world's reward alone and is what evaluation plays; the last wants novelty most."""
-    weight: float = Field(0.3, gt=0)
+    weight: Live[float] = Field(0.3, gt=0)
     """What novelty counts beside the world's reward, to the last arm."""
-    gamma: float = Field(0.997, ge=0, lt=1)
+    gamma: Live[float] = Field(0.997, ge=0, lt=1)
     """Discount of arm 0, which looks farthest ahead. It takes the place of `algorithm.gamma`."""
-    gamma_last: float = Field(0.99, ge=0, lt=1)
+    gamma_last: Live[float] = Field(0.99, ge=0, lt=1)
     """Discount of the last arm."""
     controller: Annotated[ControllerConfig | None, BeforeValidator(on_or_off)] = ControllerConfig()
     """Who chooses the arm of an episode: a bandit for each lane. `false`: lane i always plays arm i mod `arms`."""
     heads: Literal["joint", "separate"] = "joint"
     """One value for both rewards together, or one for each, which are then learned apart and added up to act."""
-    relabel: float = Field(0.5, ge=0, le=1)
+    relabel: Live[float] = Field(0.5, ge=0, le=1)
     """Share of replayed sequences that are learned from as if another arm, drawn at random, had played them."""
     embedding: Literal["inverse", "random", "observation"] = "inverse"
     """What is compared within an episode: what tells which action was taken, a random projection, or all that is seen."""

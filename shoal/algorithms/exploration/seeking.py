@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,9 +37,17 @@ class Seeking:
     """One learner's novelty: its tables by arm, and what it makes of a batch."""
 
     def __init__(self, config: NoveltyConfig, task: Task) -> None:
-        self._config, self._task = config, task
+        self._task = task
+        self.use(config, ())
+
+    def use(self, config: NoveltyConfig, policies: Iterable[QPolicy]) -> None:
+        """Take settings over, from now on; weights are known to policies too, and travel with the version."""
+        self._config = config
         self._weights = torch.tensor(weights(config.arms, config.weight))
         self._discounts = torch.tensor(discounts(config.arms, config.gamma, config.gamma_last))
+        for policy in policies:
+            assert policy.arms is not None
+            policy.arms.weights.copy_(self._weights)
 
     def values(self, features: int, choices: int, *, dueling: bool) -> ArmValues:
         """The heads of a policy."""

@@ -19,10 +19,10 @@ class IMPALA(PolicyGradient):
     """One pass over each batch, judged by V-trace."""
 
     Config = IMPALAConfig
+    settings: IMPALAConfig
 
     def __init__(self, config: IMPALAConfig, model: Named, task: Task) -> None:
         super().__init__(config, model, task, Needs(unroll=config.unroll, max_lag=1))
-        self.config = config
         self.one_pass = OnePass(self, self.judge, config.parts)
 
     def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
@@ -30,7 +30,7 @@ class IMPALA(PolicyGradient):
 
     def judge(self, batch: Fragment, value: Tensor, log_ratio: Tensor) -> Judgement:
         """Targets and advantages by V-trace, with the weights it gave."""
-        config = self.config
+        config = self.settings
         seen = vtrace(
             self.scaled_reward(batch), value, log_ratio, batch.terminated, batch.truncated, batch.valid,
             gamma=config.gamma, lam=config.lam, rho_bar=config.rho_bar, c_bar=config.c_bar,

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from shoal.algorithms.clipped import ClippedPasses
 from shoal.algorithms.minibatches import Experience
-from shoal.algorithms.policy_gradient import PolicyGradient
+from shoal.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from shoal.algorithms.ppo.config import PPOConfig
 from shoal.algorithms.replicas import normalised
 from shoal.algorithms.returns import gae
@@ -23,13 +23,17 @@ class PPO(PolicyGradient):
     """Judges a batch once, by generalised advantages; then the clipped passes."""
 
     Config = PPOConfig
+    settings: PPOConfig
 
     def __init__(self, config: PPOConfig, model: Named, task: Task) -> None:
         scale = ValueScale() if config.normalise_values else None
         # Values on a scale of their own are restored by statistics that move on: those are taken in the trainer.
         super().__init__(config, model, task, Needs(unroll=config.unroll, max_lag=0), scale, tell_values=scale is None)
-        self.config = config
-        self.passes = ClippedPasses(self, config)
+        self.passes = ClippedPasses(self)
+
+    def _use(self, settings: PolicyGradientConfig) -> None:
+        super()._use(settings)
+        self.passes.choose()
 
     def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
         return self.passes.learn(self.judge(batch, learner), learner, entropy)
@@ -42,12 +46,12 @@ class PPO(PolicyGradient):
         if self.value_scale is not None:
             value = self.value_scale.restored(value)
         ends = (batch.terminated, batch.truncated, batch.valid)
-        advantage = gae(self.scaled_reward(batch), value, *ends, gamma=self.config.gamma, lam=self.config.lam)
+        advantage = gae(self.scaled_reward(batch), value, *ends, gamma=self.settings.gamma, lam=self.settings.lam)
         target = advantage + value
         if self.value_scale is not None:
             self.value_scale.update(target, batch.valid, learner.mean)
             target, value = self.value_scale(target), self.value_scale(value)
-        if self.config.normalise_advantages:
+        if self.settings.normalise_advantages:
             advantage = normalised(advantage, batch.valid, learner.mean)
         return Experience(
             observation, batch.action, batch.extras["log_prob"], advantage, target, value,

@@ -25,6 +25,7 @@ class QMIX(QLearning):
 
     Config = QMIXConfig
     policy: TeamPolicy
+    settings: QMIXConfig
 
     def __init__(self, config: QMIXConfig, model: Named, task: Task) -> None:
         needs = Needs(
@@ -33,7 +34,7 @@ class QMIX(QLearning):
         )  # fmt: skip
         super().__init__(config, task, needs)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
-        self.config, space = config, task.group.observation_space
+        space = task.group.observation_space
         choices, body = choices_of(task.group, config.name), build_model(model, space)
         policy = TeamPolicy(
             choices, body, len(task.group.agents), self._mixer(task), dueling=config.dueling,
@@ -42,11 +43,11 @@ class QMIX(QLearning):
         self._own(policy)
 
     def _mixer(self, task: Task) -> nn.Module | None:
-        if self.config.mixer != "qmix":
-            return Sum() if self.config.mixer == "vdn" else None
+        if self.settings.mixer != "qmix":
+            return Sum() if self.settings.mixer == "vdn" else None
         assert task.world is not None, "a team sees the world"
         width = math.prod(task.world.shape or ())
-        return Monotonic(len(task.group.agents), width, embedding=self.config.embedding, hidden=self.config.hyper)
+        return Monotonic(len(task.group.agents), width, embedding=self.settings.embedding, hidden=self.settings.hyper)
 
     @property
     def epsilon(self) -> Tensor:

@@ -124,7 +124,7 @@ def slow_targets(algorithm: DQN, batch: Fragment) -> dict[tuple[int, int], list[
 def test_targets(heads: str, settings: dict[str, Any], model: Named) -> None:
     algorithm = make(model, novelty={"heads": heads, "relabel": 0.0}, **settings)
     with torch.no_grad():
-        algorithm.target._flat.parameters.mul_(-1.5)
+        algorithm.target.flat.parameters.mul_(-1.5)
     noted = curious_batch(algorithm)
     slow = slow_targets(algorithm, noted)
     assert len(slow) >= 16
