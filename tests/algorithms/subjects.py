@@ -11,9 +11,11 @@ from torch import Tensor
 
 from shoal.api.algorithm import Algorithm, Learner, Update
 from shoal.api.fragment import Fragment
-from tests.algorithms import test_policy_gradients, test_ppo, test_q_learning, test_qmix, test_r2d2, test_sac
+from tests.algorithms.actor_critic import test_policy_gradients, test_ppo
 from tests.algorithms.batches import GRU, fragment
-from tests.algorithms.exploration import test_novelty
+from tests.algorithms.novelty import test_novelty
+from tests.algorithms.q_learning import test_q_learning, test_qmix, test_r2d2
+from tests.algorithms.sac import test_sac
 
 
 @dataclass

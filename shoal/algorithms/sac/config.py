@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from shoal.algorithms.replayed import ReplayedConfig
+from shoal.algorithms.q_learning.replayed import ReplayedConfig
 from shoal.algorithms.settings import Live
 from shoal.base.config import Count, Schedule
 

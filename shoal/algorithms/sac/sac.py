@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from shoal.algorithms.learner import Adam
-from shoal.algorithms.policy_gradient import part
-from shoal.algorithms.priorities import priorities_of
-from shoal.algorithms.replayed import replay_of
+from shoal.algorithms.q_learning.priorities import priorities_of
+from shoal.algorithms.q_learning.replayed import replay_of
+from shoal.algorithms.q_learning.target import Target
 from shoal.algorithms.returns import n_step
 from shoal.algorithms.sac.actions import Seen, Weighed, actions_of
 from shoal.algorithms.sac.config import SACConfig
@@ -23,7 +23,7 @@ from shoal.algorithms.sac.losses import critic_loss, temperature_loss
 from shoal.algorithms.sac.policy import SACPolicy
 from shoal.algorithms.sac.temperature import Temperature
 from shoal.algorithms.settings import check_schedules, live_settings, reconfigured, restored_settings, settings_state
-from shoal.algorithms.target import Target
+from shoal.algorithms.state import joined, part
 from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Mean, Metric
@@ -202,9 +202,7 @@ class SAC(Algorithm):
         }  # fmt: skip
 
     def state_dict(self) -> dict[str, Tensor]:
-        state = {
-            f"{name}.{key}": value for name, own in self._parts().items() for key, value in own.state_dict().items()
-        }
+        state = joined(self._parts())
         return {**state, "updates": torch.tensor(self.updates), **settings_state(self.settings, self._built)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
