@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from shoal.algorithms.actor_critic.one_pass import Judgement, OnePass
+from shoal.algorithms.actor_critic.one_pass import Advantages, OnePass
 from shoal.algorithms.actor_critic.policy_gradient import PolicyGradient, PolicyGradientConfig
 from shoal.algorithms.returns import gae
 from shoal.algorithms.settings import Live
@@ -42,7 +42,7 @@ class A2C(PolicyGradient):
 
     def __init__(self, config: A2CConfig, model: Named, task: Task) -> None:
         super().__init__(config, model, task, Needs(unroll=config.unroll, max_lag=0, agree="allreduce"))
-        self._one_pass = OnePass(self, partial(judge, self))
+        self._one_pass = OnePass(self, partial(compute_advantages, self))
 
     def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
         return self._one_pass.learn(batch, learner, entropy)
@@ -55,15 +55,15 @@ class A3C(PolicyGradient):
 
     def __init__(self, config: A2CConfig, model: Named, task: Task) -> None:
         super().__init__(config, model, task, Needs(unroll=config.unroll, max_lag=0, agree="hogwild"))
-        self._one_pass = OnePass(self, partial(judge, self))
+        self._one_pass = OnePass(self, partial(compute_advantages, self))
 
     def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
         return self._one_pass.learn(batch, learner, entropy)
 
 
-def judge(owner: PolicyGradient, batch: Fragment, value: Tensor, log_ratio: Tensor) -> Judgement:
+def compute_advantages(owner: PolicyGradient, batch: Fragment, value: Tensor, log_ratio: Tensor) -> Advantages:
     """Generalised advantages; old experience is taken as if it were new."""
     ends = (batch.terminated, batch.truncated, batch.valid)
     settings = owner.settings
     advantage = gae(owner.scaled_reward(batch), value, *ends, gamma=settings.gamma, lam=settings.lam)
-    return Judgement(advantage, advantage + value, {})
+    return Advantages(advantage, advantage + value, {})

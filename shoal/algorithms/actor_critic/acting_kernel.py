@@ -1,4 +1,4 @@
-"""Decisions of the standard small policy: dense tanh layers, one choice of n. The layers by torch, what follows by numpy.
+"""Decisions of the standard small policy: dense tanh layers, Discrete actions. The layers by torch, what follows by numpy.
 
 At 16 rows `ActorCritic.act` makes some forty calls, and each costs more than its arithmetic. Here are eight into torch and ten
 into numpy. The layers stay with torch: its products of matrices give a row the same bits in any company, numpy's do not.

@@ -26,7 +26,7 @@ class APPOConfig(PolicyGradientConfig, ClippedConfig, VTraceConfig):
 
 
 class APPO(PolicyGradient):
-    """Judges a batch once, by V-trace; then the clipped passes."""
+    """Computes advantages once, by V-trace; then the clipped passes."""
 
     Config = APPOConfig
     settings: APPOConfig
@@ -40,7 +40,7 @@ class APPO(PolicyGradient):
         self.passes.choose()
 
     def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
-        experience, log_ratio = self.judge(batch, learner)
+        experience, log_ratio = self.compute_advantages(batch, learner)
         metrics = self.passes.learn(experience, learner, entropy)
         if experience.rows:
             rhos = rho_metrics(log_ratio[batch.valid], self.settings.rho_bar)
@@ -48,7 +48,7 @@ class APPO(PolicyGradient):
         return metrics
 
     @torch.no_grad()
-    def judge(self, batch: Fragment, learner: Learner) -> tuple[Experience, Tensor]:
+    def compute_advantages(self, batch: Fragment, learner: Learner) -> tuple[Experience, Tensor]:
         """Values and log-probabilities of all rows by the newest parameters, then V-trace; also the log-ratios `[R, B]`."""
         config = self.settings
         observation = self.policy.normalised(batch.observation)

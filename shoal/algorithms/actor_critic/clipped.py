@@ -1,4 +1,4 @@
-"""Several passes over a judged batch by the clipped surrogate (Schulman et al. 2017): what PPO and APPO do alike."""
+"""Several passes over a batch with its advantages by the clipped surrogate (Schulman et al. 2017): what PPO and APPO do alike."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ClippedConfig(Config):
 
 
 class ClippedPasses:
-    """Judged experience in, steps of the optimiser and their metrics out."""
+    """Experience with advantages in, steps of the optimiser and their metrics out."""
 
     def __init__(self, owner: PolicyGradient) -> None:
         self._owner = owner
@@ -160,17 +160,17 @@ class ClippedPasses:
             rows = tensor.flatten(0, 1).numpy()
             return rows if keep is None else rows.take(keep, 0)
 
-        seen, world = self._policy.split(experience.observation)
+        seen, critic = self._policy.split(experience.observation)
         observation = column(seen.flatten(2))
-        wide = observation if world is seen else column(world.flatten(2))
+        wide = observation if critic is seen else column(critic.flatten(2))
         rest = (experience.action, experience.log_prob, experience.advantage, experience.target)
         return Rows(observation, wide, *(column(each) for each in rest))
 
     def _loss_by_hand(self, kernel: PPOKernel, rows: Rows, entropy_coef: float) -> Loss:
         value_coef = self._owner.settings.value_coef
-        judged = kernel.judge(rows, clip=self.config.clip, value_coef=value_coef, entropy_coef=entropy_coef)
-        total = judged.policy + value_coef * judged.value
+        computed = kernel.loss(rows, clip=self.config.clip, value_coef=value_coef, entropy_coef=entropy_coef)
+        total = computed.policy + value_coef * computed.value
         if entropy_coef:
-            total -= entropy_coef * float(judged.entropy.mean())
-        entropy, log_ratio = torch.from_numpy(judged.entropy), torch.from_numpy(judged.log_ratio)
-        return Loss(total, judged.policy, judged.value, entropy, log_ratio, partial(kernel.backward, judged))
+            total -= entropy_coef * float(computed.entropy.mean())
+        entropy, log_ratio = torch.from_numpy(computed.entropy), torch.from_numpy(computed.log_ratio)
+        return Loss(total, computed.policy, computed.value, entropy, log_ratio, partial(kernel.backward, computed))

@@ -27,7 +27,7 @@ class Loss:
     """Per row: log-probability now, minus that of the policy that acted."""
     backward: Callable[[], None]
     """Write the gradient of `total`."""
-    noted: dict[str, Tensor] = field(default_factory=dict)
+    means: dict[str, Tensor] = field(default_factory=dict)
     """Metric -> numbers whose mean it is."""
 
     @classmethod
@@ -50,7 +50,7 @@ class Loss:
 
 
 def _spent() -> None:
-    raise RuntimeError("the graph of this loss is gone")
+    raise RuntimeError("the graph of this loss was freed")
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Descent:
             "entropy_loss": -torch.cat([loss.entropy.flatten() for loss in losses]),
             "approx_kl": approximate_kl(log_ratio, ratio),
         }
-        means |= {name: torch.cat([loss.noted[name].flatten() for loss in losses]) for name in losses[0].noted}
+        means |= {name: torch.cat([loss.means[name].flatten() for loss in losses]) for name in losses[0].means}
         if clip is not None:
             means["clip_fraction"] = ((ratio - 1.0).abs() > clip).float()
         metrics: dict[str, Metric] = {f"train/{name}": Mean(float(x.mean()), count) for name, x in means.items()}

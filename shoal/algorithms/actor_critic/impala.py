@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from shoal.algorithms.actor_critic.off_policy import VTraceConfig, rho_metrics
-from shoal.algorithms.actor_critic.one_pass import Judgement, OnePass
+from shoal.algorithms.actor_critic.one_pass import Advantages, OnePass
 from shoal.algorithms.actor_critic.policy_gradient import PolicyGradient, PolicyGradientConfig
 from shoal.algorithms.returns import vtrace
 from shoal.algorithms.settings import Live
@@ -37,23 +37,23 @@ class IMPALAConfig(PolicyGradientConfig, VTraceConfig):
 
 
 class IMPALA(PolicyGradient):
-    """One pass over each batch, judged by V-trace."""
+    """One pass over each batch, with advantages by V-trace."""
 
     Config = IMPALAConfig
     settings: IMPALAConfig
 
     def __init__(self, config: IMPALAConfig, model: Named, task: Task) -> None:
         super().__init__(config, model, task, Needs(unroll=config.unroll, max_lag=1))
-        self.one_pass = OnePass(self, self.judge, config.parts)
+        self.one_pass = OnePass(self, self.compute_advantages, config.parts)
 
     def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
         return self.one_pass.learn(batch, learner, entropy)
 
-    def judge(self, batch: Fragment, value: Tensor, log_ratio: Tensor) -> Judgement:
+    def compute_advantages(self, batch: Fragment, value: Tensor, log_ratio: Tensor) -> Advantages:
         """Targets and advantages by V-trace, with the weights it gave."""
         config = self.settings
         seen = vtrace(
             self.scaled_reward(batch), value, log_ratio, batch.terminated, batch.truncated, batch.valid,
             gamma=config.gamma, lam=config.lam, rho_bar=config.rho_bar, c_bar=config.c_bar,
         )  # fmt: skip
-        return Judgement(seen.advantage, seen.target, rho_metrics(log_ratio[batch.valid], config.rho_bar))
+        return Advantages(seen.advantage, seen.target, rho_metrics(log_ratio[batch.valid], config.rho_bar))

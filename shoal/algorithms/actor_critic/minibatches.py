@@ -48,7 +48,7 @@ Batch = TypeVar("Batch", Experience, Fragment)
 class Minibatches(ABC, Generic[Batch]):
     """Gives the minibatches of one epoch after another.
 
-    Always as many as asked for, some of them empty if need be: replicas of a trainer take the same number of steps.
+    Always as many as there should be, some of them empty if need be: replicas of a trainer take the same number of steps.
     """
 
     @abstractmethod

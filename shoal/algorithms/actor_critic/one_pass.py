@@ -1,6 +1,6 @@
 """One pass over a batch in whole lanes: what IMPALA, A2C and A3C do alike.
 
-Each part is run through the policy once. Values and log-probabilities of that one run are judged and learned from.
+Each part is run through the policy once. Values and log-probabilities of that one run give advantages and are learned from.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from shoal.base.errors import InputError
 from shoal.base.seeding import generator
 
 
-class Judgement(NamedTuple):
+class Advantages(NamedTuple):
     """Of every row, `[R, B]`."""
 
     advantage: Tensor
     """How much better the decision was than expected: what its log-probability is weighted with."""
     target: Tensor
     """What the value function should say."""
-    noted: dict[str, Tensor]
+    means: dict[str, Tensor]
     """Metric -> numbers whose mean it is."""
 
 
-Judge = Callable[[Fragment, Tensor, Tensor], Judgement]
-"""Batch, values, log-probabilities now minus those of the policy that acted -> judgement. Nothing has a gradient."""
+AdvantageFunction = Callable[[Fragment, Tensor, Tensor], Advantages]
+"""Batch, values, log-probabilities now minus those of the policy that acted -> advantages. Nothing has a gradient."""
 
 
 class OnePass:
     """Fragments in, one step per part and its metrics out."""
 
-    def __init__(self, owner: PolicyGradient, judge: Judge, parts: int = 1) -> None:
-        self._owner, self._judge, self._parts = owner, judge, checked_parts(parts, owner.task)
+    def __init__(self, owner: PolicyGradient, advantages: AdvantageFunction, parts: int = 1) -> None:
+        self._owner, self._advantages, self._parts = owner, advantages, checked_parts(parts, owner.task)
 
     def learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
         """All parts once. `entropy`: the weight of the bonus now."""
@@ -61,7 +61,7 @@ class OnePass:
         observation = policy.normalised(part.observation)
         new = policy.evaluate(observation, part.state, part.first, part.action, part.action_mask)
         log_ratio, old_value = (new.log_prob - part.extras["log_prob"]).detach(), new.value.detach()
-        advantage, target, noted = self._judge(part, old_value, log_ratio)
+        advantage, target, means = self._advantages(part, old_value, log_ratio)
         if settings.normalise_advantages:
             advantage = normalised(advantage, valid, learner.mean)
         if not valid.any():
@@ -70,8 +70,8 @@ class OnePass:
         error = value_loss(new.value[valid], target[valid], old_value[valid], None)
         entropy = new.entropy[valid]
         total = policy_loss + settings.value_coef * error - entropy_coef * entropy.mean()
-        noted = {**noted, "explained_variance": explained_variance(old_value[valid], target[valid])}
-        return Loss(total, policy_loss, error, entropy, log_ratio[valid], total.backward, noted)
+        means = {**means, "explained_variance": explained_variance(old_value[valid], target[valid])}
+        return Loss(total, policy_loss, error, entropy, log_ratio[valid], total.backward, means)
 
 
 def checked_parts(parts: int, task: Task) -> int:

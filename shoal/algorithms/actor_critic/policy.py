@@ -71,8 +71,8 @@ class ActorCritic(Policy):
         self.critic = None if self.shared else build_model(model, space)
         width = self.actor.features
         if self.inputs is not None and self.inputs.critic is not None:
-            world = self.inputs.critic.space
-            self.critic = build_model(central_section(model, world, recurrent=self.recurrent), world)
+            seen = self.inputs.critic.space
+            self.critic = build_model(central_section(model, seen, recurrent=self.recurrent), seen)
             width = self.critic.features + (width if self.shared else 0)
         self.value = nn.Linear(width, 1)
         nn.init.orthogonal_(self.value.weight, 1.0)
@@ -89,7 +89,7 @@ class ActorCritic(Policy):
         return self.actor.initial_state(batch)
 
     def quick(self) -> Quick | None:
-        """A small tanh network with one choice of n decides by hand."""
+        """A small tanh network with Discrete actions decides by hand."""
         if not self._by_hand:
             return None
         if self._quick is None or not self._quick.current:
@@ -99,7 +99,7 @@ class ActorCritic(Policy):
         return self._quick
 
     def act(self, request: Request, *, explore: bool) -> Decision:
-        observation = self._asked(tree_map(lambda t: t.unsqueeze(0), request.observation))
+        observation = self._policy_input(tree_map(lambda t: t.unsqueeze(0), request.observation))
         features, state = self.actor(observation, request.state, request.first.unsqueeze(0))
         parameters = self.head(features[0])
         if not explore:
@@ -112,23 +112,23 @@ class ActorCritic(Policy):
 
     def appraise(self, request: Request, action: Tensor) -> dict[str, Tensor]:
         """Its log-probability, and what the critic expects of the rewards as they are learned from."""
-        noted = self.normalised(tree_map(lambda t: t.unsqueeze(0), request.observation))
+        stored = self.normalised(tree_map(lambda t: t.unsqueeze(0), request.observation))
         mask = None if request.action_mask is None else request.action_mask.unsqueeze(0)
-        said = self.evaluate(noted, request.state, request.first.unsqueeze(0), action.unsqueeze(0), mask)
+        said = self.evaluate(stored, request.state, request.first.unsqueeze(0), action.unsqueeze(0), mask)
         value = said.value if self.value_scale is None else self.value_scale.restored(said.value)
         return {"value": value[0], "log_prob": said.log_prob[0]}
 
     def normalised(self, observation: Tree) -> Tree:
-        """What the networks see, of what was noted."""
+        """What the networks see, of what was stored."""
         scaled = observation if self.normaliser is None else self.normaliser(observation)
         return scaled if self.inputs is None else self.inputs(scaled)
 
-    def _asked(self, observation: Tree) -> Tree:
-        """What the actor sees, of what was asked."""
+    def _policy_input(self, observation: Tree) -> Tree:
+        """What the actor sees, of what a request holds."""
         if self.inputs is None:
             return self.normalised(observation)
-        noted = observation if self.agents else {OWN: observation}
-        return self.inputs.actor(noted if self.normaliser is None else self.normaliser(noted))
+        stored = observation if self.agents else {OWN: observation}
+        return self.inputs.actor(stored if self.normaliser is None else self.normaliser(stored))
 
     def split(self, observation: Tree) -> tuple[Tree, Tree]:
         """The actor's and the critic's part of normalised observations."""
@@ -138,9 +138,9 @@ class ActorCritic(Policy):
         """Of normalised observations `[R, B, ...]` -> `[R, B]`."""
         actors, critics = self.split(observation)
         features = self.actor(actors, state, first)[0] if self.shared else None
-        return self._judged(features, critics, state, first)
+        return self._critic_values(features, critics, state, first)
 
-    def _judged(self, features: Tensor | None, observation: Tree, state: Tree | None, first: Tensor) -> Tensor:
+    def _critic_values(self, features: Tensor | None, observation: Tree, state: Tree | None, first: Tensor) -> Tensor:
         """`features`: the actor's, where they are shared. A central critic sees them beside its own."""
         if self.critic is not None:
             own = self.critic(observation, state, first)[0]
@@ -154,4 +154,4 @@ class ActorCritic(Policy):
         actors, critics = self.split(observation)
         features, _ = self.actor(actors, state, first)
         log_prob, entropy = self.head.evaluate(self.head(features), action, mask)
-        return Evaluation(log_prob, entropy, self._judged(features, critics, state, first))
+        return Evaluation(log_prob, entropy, self._critic_values(features, critics, state, first))

@@ -56,9 +56,9 @@ class PolicyGradientConfig(Config):
     normalise_rewards: bool = False
     """Divide rewards by the spread of their discounted sum, saved with the policy."""
     shared: bool | None = None
-    """Actor and critic share one model; left out: where the model is recurrent or sees pictures."""
+    """Actor and critic share one model; left out: where the model is recurrent or sees images."""
     critic: Literal["own", "central"] = "own"
-    """What the value function sees: the agent's own observation, or the whole world as well. Acting never needs the second."""
+    """What the value function sees: the agent's own observation, or the global state as well. Acting never needs the second."""
     agent_ids: bool = False
     """Tell actor and critic which of the policy's agents they speak of, as a one-hot."""
     squash: bool = False
@@ -68,7 +68,7 @@ class PolicyGradientConfig(Config):
 
 
 class PolicyGradient(Algorithm):
-    """Owns an ActorCritic, one Adam and, if asked, a reward scale. A subclass says how a batch is learned from."""
+    """Owns an ActorCritic, one Adam and maybe a reward scale. A subclass says how a batch is learned from."""
 
     policy: ActorCritic
 
@@ -147,6 +147,6 @@ class PolicyGradient(Algorithm):
 
 
 def sight_of(config: PolicyGradientConfig, task: Task) -> Sight:
-    """What the lanes note."""
+    """What the lanes store."""
     agents = len(task.group.agents) if config.agent_ids else 0
     return Sight(task.group.observation_space, agents, task.world if config.critic == "central" else None)

@@ -32,7 +32,7 @@ class PPOConfig(PolicyGradientConfig, ClippedConfig):
 
 
 class PPO(PolicyGradient):
-    """Judges a batch once, by generalised advantages; then the clipped passes."""
+    """Computes advantages once, by GAE; then the clipped passes."""
 
     Config = PPOConfig
     settings: PPOConfig
@@ -48,10 +48,10 @@ class PPO(PolicyGradient):
         self.passes.choose()
 
     def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
-        return self.passes.learn(self.judge(batch, learner), learner, entropy)
+        return self.passes.learn(self.compute_advantages(batch, learner), learner, entropy)
 
     @torch.no_grad()
-    def judge(self, batch: Fragment, learner: Learner) -> Experience:
+    def compute_advantages(self, batch: Fragment, learner: Learner) -> Experience:
         """Values of all rows, then advantages and targets."""
         observation = self.policy.normalised(batch.observation)
         value = self._values(batch, observation)

@@ -1,4 +1,4 @@
-"""PPO's loss and gradient for the standard policy: separate tanh MLPs for actor and critic, one choice of n."""
+"""PPO's loss and gradient for the standard policy: separate tanh MLPs for actor and critic, Discrete actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from shoal.algorithms.actor_critic.policy import ActorCritic
 from shoal.algorithms.kernels import numbers
-from shoal.algorithms.kernels.mlp import Scratch, Tower
+from shoal.algorithms.kernels.mlp import MLP, Scratch
 from shoal.api.env import Array
 from shoal.api.policy import Model
 from shoal.models.heads.discrete import Categorical
@@ -26,7 +26,7 @@ class Rows(NamedTuple):
     """What there is to learn from, and nothing else: `[N]`, what is seen `[N, width]`."""
 
     observation: Array
-    world: Array
+    critic_observation: Array
     """What the critic sees: the very same array where it sees no more than the actor."""
     action: Array
     log_prob: Array
@@ -37,14 +37,14 @@ class Rows(NamedTuple):
         """All of them once, in a new order, in parts of these sizes."""
         order = random.permutation(len(self.action))
         seen = self.observation.take(order, 0)
-        world = seen if self.world is self.observation else self.world.take(order, 0)
-        new = Rows(seen, world, *(column.take(order) for column in self[2:]))
+        critic = seen if self.critic_observation is self.observation else self.critic_observation.take(order, 0)
+        new = Rows(seen, critic, *(column.take(order) for column in self[2:]))
         ends = np.cumsum(sizes).tolist()
         yield from (Rows(*(column[end - size : end] for column in new)) for size, end in zip(sizes, ends, strict=True))
 
 
 @dataclass(frozen=True)
-class Judged:
+class KernelLoss:
     """A minibatch's loss. Rows are `[N]`; `by_logit` and `by_value` are the loss's derivatives."""
 
     policy: float
@@ -62,23 +62,23 @@ class PPOKernel:
         assert isinstance(policy.actor, MLPModel)
         assert isinstance(policy.critic, MLPModel)
         scratch = Scratch()
-        self._actor = Tower(_linears(policy.actor, policy.head.linear), scratch)
-        self._critic = Tower(_linears(policy.critic, policy.value), scratch)
+        self._actor = MLP(_linears(policy.actor, policy.head.linear), scratch)
+        self._critic = MLP(_linears(policy.critic, policy.value), scratch)
 
     @staticmethod
     def suits(policy: ActorCritic) -> bool:
         """Whether this policy is the one that the formulas below are written for."""
         head = policy.head
-        choice = type(head) is Categorical and head.start == 0 and head.linear.weight.device.type == "cpu"
-        return choice and not policy.shared and all(_is_plain(model) for model in (policy.actor, policy.critic))
+        discrete = type(head) is Categorical and head.start == 0 and head.linear.weight.device.type == "cpu"
+        return discrete and not policy.shared and all(_is_plain(model) for model in (policy.actor, policy.critic))
 
     @_not_finite_later
-    def judge(self, rows: Rows, *, clip: float, value_coef: float, entropy_coef: float) -> Judged:
+    def loss(self, rows: Rows, *, clip: float, value_coef: float, entropy_coef: float) -> KernelLoss:
         """d log p(a) / d logit = onehot(a) - p and dH / d logit = -p (log p + H)."""
         weight = rows.advantage
         at, scale = (numbers(len(weight)), rows.action), np.float32(1.0 / len(weight))
         log_probs, probs = _softmax(self._actor.forward(rows.observation))
-        error = self._critic.forward(rows.world)[:, 0] - rows.target
+        error = self._critic.forward(rows.critic_observation)[:, 0] - rows.target
         log_ratio = log_probs[at] - rows.log_prob
         ratio = np.exp(log_ratio)
         free = ratio * weight
@@ -94,13 +94,13 @@ class PPOKernel:
             -float(np.add.reduce(np.minimum(free, bound)) * scale),
             0.5 * float(np.dot(error, error) * scale),
         )
-        return Judged(policy, value, entropy, log_ratio, by_logit, by_value)
+        return KernelLoss(policy, value, entropy, log_ratio, by_logit, by_value)
 
     @_not_finite_later
-    def backward(self, judged: Judged) -> None:
-        """Write the gradient of the minibatch judged last."""
-        self._actor.backward(judged.by_logit)
-        self._critic.backward(judged.by_value)
+    def backward(self, loss: KernelLoss) -> None:
+        """Write the gradient of the minibatch whose loss was computed last."""
+        self._actor.backward(loss.by_logit)
+        self._critic.backward(loss.by_value)
 
 
 def _softmax(logits: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Rewards of unit scale, whatever the world pays."""
+"""Rewards of unit scale, whatever the environment pays."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def one_thread() -> None:
     threadpool_limits(1, "blas")
 
 
-class Bend(NamedTuple):
+class Activation(NamedTuple):
     """What follows a layer, in place; and its slope, by what came out, into another array."""
 
     of: Callable[[Array], object]
@@ -34,16 +34,18 @@ def _tanh_slope(seen: Array, slope: Array) -> None:
     np.subtract(1, slope, out=slope)
 
 
-TANH = Bend(lambda x: np.tanh(x, out=x), _tanh_slope)
-RELU = Bend(lambda x: np.maximum(x, 0, out=x), lambda seen, slope: np.sign(seen, out=slope))
+TANH = Activation(lambda x: np.tanh(x, out=x), _tanh_slope)
+RELU = Activation(lambda x: np.maximum(x, 0, out=x), lambda seen, slope: np.sign(seen, out=slope))
 
 
-class Tower:
-    """A stack of `nn.Linear`s, bent between them. Gradients go straight into the flat block: every `.grad` is a view of it."""
+class MLP:
+    """`nn.Linear`s with an activation between them. Gradients go straight into the flat block: every `.grad` is a view of it."""
 
-    def __init__(self, linears: list[nn.Linear], scratch: Scratch | None = None, *, bend: Bend | None = None) -> None:
+    def __init__(
+        self, linears: list[nn.Linear], scratch: Scratch | None = None, *, activation: Activation | None = None
+    ) -> None:
         one_thread()
-        self._linears, self._scratch, self._bend = linears, scratch or Scratch(), bend or TANH
+        self._linears, self._scratch, self._activation = linears, scratch or Scratch(), activation or TANH
         self._room: dict[int, _Room] = {}
         self._lies_at = -1
 
@@ -58,7 +60,7 @@ class Tower:
             out = np.dot(room.seen[i], weight.T, out=room.seen[i + 1])
             out += bias
             if i < last:
-                self._bend.of(out)
+                self._activation.of(out)
         return room.seen[-1]
 
     def recall(self, seen: list[Array]) -> None:
@@ -77,7 +79,7 @@ class Tower:
             if i:
                 below, slope = self._scratch(i % 2, seen.shape), self._scratch("slope", seen.shape)
                 np.dot(up, self._weights[i], out=below)
-                self._bend.slope(seen, slope)
+                self._activation.slope(seen, slope)
                 up = np.multiply(below, slope, out=below)
 
     @property
@@ -103,7 +105,7 @@ class Tower:
 
 
 class Scratch:
-    """Arrays to compute in, shared by towers that take turns: what they write last is still in the cache for the next."""
+    """Arrays to compute in, shared by MLPs that take turns: what they write last is still in the cache for the next."""
 
     def __init__(self) -> None:
         self._arrays: dict[tuple[int | str, tuple[int, ...]], Array] = {}

@@ -58,7 +58,7 @@ class Bandits:
         return arms
 
     def reward(self, rows: np.ndarray, returns: np.ndarray) -> None:
-        """What the last chosen arm of each of these lanes earned; the oldest episode leaves a full window."""
+        """What the last chosen arm of each of these lanes earned; of a full window the oldest episode is overwritten."""
         at = self._ended[rows] % self._config.window
         self._played[rows, at] = self._chosen[rows]
         self._earned[rows, at] = returns

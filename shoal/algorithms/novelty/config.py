@@ -18,9 +18,9 @@ class NoveltyConfig(Config):
     """Never give up (Badia et al. 2020): a reward for what is new, and a ladder of arms that want it more or less."""
 
     arms: Count = Field(8, ge=2)
-    """Ways to explore. Arm 0 wants the world's reward alone and is what evaluation plays; the last wants novelty most."""
+    """Ways to explore. Arm 0 wants the environment's reward alone and is what evaluation plays; the last wants novelty most."""
     weight: Live[float] = Field(0.3, gt=0)
-    """What novelty counts beside the world's reward, to the last arm."""
+    """What novelty counts beside the environment's reward, to the last arm."""
     gamma: Live[float] = Field(0.997, ge=0, lt=1)
     """Discount of arm 0, which looks farthest ahead. It takes the place of `algorithm.gamma`."""
     gamma_last: Live[float] = Field(0.99, ge=0, lt=1)
@@ -49,7 +49,7 @@ class NGUConfig(DQNConfig):
     """Deep Q-learning: action values from replay, with a target network. Several agents learn independently of each other."""
 
     novelty: Annotated[NoveltyConfig | None, BeforeValidator(on_or_off)] = None
-    """Seek what is new (never give up): `true`, or its settings; left out: only the world's reward counts."""
+    """Seek what is new (never give up): `true`, or its settings; left out: only the environment's reward counts."""
 
     @model_validator(mode="after")
     def _one_scale(self) -> Self:

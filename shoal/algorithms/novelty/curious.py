@@ -20,16 +20,16 @@ from shoal.models.vector import Vector
 
 
 class Curious(nn.Module):
-    """Part of a policy. Parts of an observation are flattened and laid side by side, pictures too."""
+    """Part of a policy. Parts of an observation are flattened and laid side by side, images too."""
 
-    def __init__(self, config: NoveltyConfig, space: Space[Any], choices: int) -> None:
+    def __init__(self, config: NoveltyConfig, space: Space[Any], actions: int) -> None:
         super().__init__()
-        leaves = list(leaf_spaces(space))
-        self.paths = [path for path, _ in leaves]
-        vectors = [Vector(leaf) for _, leaf in leaves]
+        parts = list(leaf_spaces(space))
+        self.paths = [path for path, _ in parts]
+        vectors = [Vector(leaf) for _, leaf in parts]
         self.vectors, seen = nn.ModuleList(vectors), sum(vector.features for vector in vectors)
         self.surprise = Surprise(seen, config.hidden)
-        self.embedding = Embedding(config.embedding, seen, config.width, config.hidden, choices)
+        self.embedding = Embedding(config.embedding, seen, config.width, config.hidden, actions)
 
     @property
     def extras(self) -> dict[str, tuple[int, ...]]:
@@ -47,12 +47,12 @@ class Curious(nn.Module):
         return {"embedding": self.embedding(seen), "surprise": self.surprise(seen)}
 
     def loss(self, batch: Fragment, learner: Learner, start: int) -> tuple[Tensor, dict[str, Metric]]:
-        """Of the valid rows. Statistics are brought up to date first. `start`: the number of the first choice."""
+        """Of the valid rows. Statistics are brought up to date first. `start`: the number of the first action."""
         seen = self.flat(tree_map(lambda leaf: leaf.flatten(0, 1), batch.observation)).unflatten(0, batch.valid.shape)
         rows = seen[batch.valid]
-        self.surprise.look(rows, learner.mean)
+        self.surprise.update_inputs(rows, learner.mean)
         errors = self.surprise.errors(rows)
-        self.surprise.note(errors.detach(), learner.mean)
+        self.surprise.update_errors(errors.detach(), learner.mean)
         loss = errors.sum() / max(len(errors), 1)
         metrics: dict[str, Metric] = {"train/surprise_loss": Mean(float(loss.detach()))}
         led = batch.valid[:-1] & ~batch.terminated[:-1]

@@ -20,7 +20,7 @@ class Embedding(nn.Module):
     """
 
     def __init__(
-        self, kind: Literal["inverse", "random", "observation"], seen: int, width: int, hidden: list[int], choices: int
+        self, kind: Literal["inverse", "random", "observation"], seen: int, width: int, hidden: list[int], actions: int
     ) -> None:
         super().__init__()
         self.width = seen if kind == "observation" else width
@@ -31,7 +31,7 @@ class Embedding(nn.Module):
         elif kind == "inverse":
             self.encoder = nn.Sequential(Dense(seen, hidden, "relu"), orthogonal(nn.Linear(hidden[-1], width)))
             self.guess = nn.Sequential(
-                Dense(2 * width, hidden, "relu"), orthogonal(nn.Linear(hidden[-1], choices), 0.01)
+                Dense(2 * width, hidden, "relu"), orthogonal(nn.Linear(hidden[-1], actions), 0.01)
             )
 
     def forward(self, seen: Tensor) -> Tensor:

@@ -39,8 +39,8 @@ class CuriousExplorer(Explorer):
         novelty[rows] = within * extras["surprise"][rows].clip(1.0, self._config.limit)
         if len(rows):
             merge_into(self._metrics, {"novelty": Mean(float(novelty[rows].mean()), len(rows))})
-        noted = {"arm": knobs[:, -1], "novelty": novelty}
-        return noted if self._ladder is None else {**self._ladder.shape({}, knobs, acting), **noted}
+        columns = {"arm": knobs[:, -1], "novelty": novelty}
+        return columns if self._ladder is None else {**self._ladder.shape({}, knobs, acting), **columns}
 
     def end(self, rows: np.ndarray, returns: np.ndarray) -> None:
         if self._bandits is not None:

@@ -1,4 +1,4 @@
-"""Values for every arm: features and the number of the arm in, what each choice is worth to it out."""
+"""Values for every arm: features and the number of the arm in, what each action is worth to it out."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from shoal.models.layers import Dense
 
 
 class ArmValues(nn.Module):
-    """`[..., features]`, arms `[...]` -> `[..., choices, parts]`: one part for both rewards together, or one for each."""
+    """`[..., features]`, arms `[...]` -> `[..., actions, parts]`: one part for both rewards together, or one for each."""
 
     weights: Tensor
 
-    def __init__(self, features: int, choices: int, weights: list[float], *, dueling: bool, separate: bool) -> None:
+    def __init__(self, features: int, actions: int, weights: list[float], *, dueling: bool, separate: bool) -> None:
         super().__init__()
         self.register_buffer("weights", torch.tensor(weights))
         self.joint = Dense(features + len(weights), [features], "relu")
         parts = 2 if separate else 1
-        self.parts = nn.ModuleList(ChoiceValues(features, choices, dueling=dueling) for _ in range(parts))
+        self.parts = nn.ModuleList(ChoiceValues(features, actions, dueling=dueling) for _ in range(parts))
 
     def forward(self, features: Tensor, arm: Tensor) -> Tensor:
         ways = functional.one_hot(arm, len(self.weights)).to(features.dtype)
@@ -28,7 +28,7 @@ class ArmValues(nn.Module):
         return torch.stack([part(features) for part in self.parts], -1)
 
     def blend(self, values: Tensor, arm: Tensor) -> Tensor:
-        """`[..., choices, parts]`, `[...]` -> `[..., choices]`: what the arm goes by."""
+        """`[..., actions, parts]`, `[...]` -> `[..., actions]`: what the arm goes by."""
         if values.shape[-1] == 1:
             return values[..., 0]
         return values[..., 0] + self.weights[arm].unsqueeze(-1) * values[..., 1]

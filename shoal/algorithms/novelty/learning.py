@@ -1,4 +1,4 @@
-"""What learning does with noted arms and novelty. Pure functions of tensors `[R, B]` in the layout of a Fragment."""
+"""What learning does with stored arms and novelty. Pure functions of tensors `[R, B]` in the layout of a Fragment."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def intrinsic(novelty: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
 
 
 def relabelled(arm: Tensor, arms: int, share: float, random: np.random.Generator) -> Tensor:
-    """Noted arms as int64 `[R, B]`; a share of the lanes gets another one, drawn alike, for all its rows."""
-    noted = arm.round().long().clamp(0, arms - 1)
+    """Stored arms as int64 `[R, B]`; a share of the lanes gets another one, drawn alike, for all its rows."""
+    played = arm.round().long().clamp(0, arms - 1)
     lanes = arm.shape[1]
     other = torch.from_numpy(random.integers(arms, size=lanes))
     changed = torch.from_numpy(random.random(lanes) < share)
-    return torch.where(changed, other, noted)
+    return torch.where(changed, other, played)
 
 
 def rewards(reward: Tensor, novelty: Tensor, arm: Tensor, weights: Tensor, *, separate: bool) -> Tensor:
-    """To an arm: the world's reward and its weight times novelty, as one `[R, B]`; or both, each for itself, `[R, B, 2]`."""
+    """To an arm: the environment's reward and its weight times novelty, as one `[R, B]`; or both, each for itself, `[R, B, 2]`."""
     if separate:
         return torch.stack([reward, novelty], -1)
     return reward + weights[arm] * novelty
 
 
-def of_choice(values: Tensor, index: Tensor) -> Tensor:
-    """`[R, B, choices, parts]`, `[R, B]` -> `[R, B, parts]`."""
+def of_action(values: Tensor, index: Tensor) -> Tensor:
+    """`[R, B, actions, parts]`, `[R, B]` -> `[R, B, parts]`."""
     place = index[..., None, None].expand(*index.shape, 1, values.shape[-1])
     return values.gather(2, place).squeeze(2)

@@ -13,11 +13,17 @@ from shoal.algorithms.novelty.config import NGUConfig, NoveltyConfig
 from shoal.algorithms.novelty.curious import Curious
 from shoal.algorithms.novelty.explorer import CuriousExplorer
 from shoal.algorithms.novelty.heads import ArmValues
-from shoal.algorithms.novelty.learning import intrinsic, of_choice, relabelled, rewards
+from shoal.algorithms.novelty.learning import intrinsic, of_action, relabelled, rewards
 from shoal.algorithms.novelty.policy import NoveltyPolicy
 from shoal.algorithms.q_learning.burn_in import state_behind
 from shoal.algorithms.q_learning.dqn import DQN
-from shoal.algorithms.q_learning.q_learning import Judged, QLearning, QLearningConfig, choices_of, noted_of
+from shoal.algorithms.q_learning.q_learning import (
+    ActionValues,
+    QLearning,
+    QLearningConfig,
+    discrete_space,
+    stored_extras,
+)
 from shoal.algorithms.q_learning.replayed import replay_of
 from shoal.api.algorithm import Algorithm, Learner, Needs, Task
 from shoal.api.explorer import Explorer
@@ -29,8 +35,8 @@ from shoal.base.tree import tree_map
 from shoal.models import build_model
 from shoal.models.heads.values import greedy, index_of
 
-NOTED: dict[str, tuple[int, ...]] = {"arm": (), "novelty": ()}
-"""What lanes note of a decision."""
+STORED: dict[str, tuple[int, ...]] = {"arm": (), "novelty": ()}
+"""What lanes store of a decision."""
 
 
 class NGU(QLearning):
@@ -43,7 +49,7 @@ class NGU(QLearning):
     def __init__(self, config: NGUConfig, model: Named, task: Task) -> None:
         needs = Needs(
             config.unroll, bootstrap=config.n_step + 1, burn_in=config.burn_in,
-            replay=replay_of(config, task.horizon), noted={**(noted_of(config) or {}), **NOTED},
+            replay=replay_of(config, task.horizon), noted={**(stored_extras(config) or {}), **STORED},
         )  # fmt: skip
         super().__init__(config, task, needs)
         self._tabulate()
@@ -52,12 +58,12 @@ class NGU(QLearning):
         self.policy.knobs = (*self.policy.knobs, "arm")
 
     def _policy(self, config: NGUConfig, model: Named) -> NoveltyPolicy:
-        choices, seen = choices_of(self.task.group, config.name), self.task.group.observation_space
-        body, count = build_model(model, seen), int(choices.n)
+        space, seen = discrete_space(self.task.group, config.name), self.task.group.observation_space
+        body, count = build_model(model, seen), int(space.n)
         arms = ArmValues(
             body.features, count, self._weights.tolist(), dueling=config.dueling, separate=self._separate
         )  # fmt: skip
-        return NoveltyPolicy(choices, body, arms, Curious(self.novelty, seen, count), epsilon=self.rate(0))
+        return NoveltyPolicy(space, body, arms, Curious(self.novelty, seen, count), epsilon=self.rate(0))
 
     @property
     def novelty(self) -> NoveltyConfig:
@@ -111,7 +117,7 @@ class NGU(QLearning):
         gamma = self._discounts[batch.extras["arm"]]
         return gamma.unsqueeze(-1) if batch.reward.ndim > 2 else gamma
 
-    def _judge(self, batch: Fragment) -> Judged:
+    def _evaluate(self, batch: Fragment) -> ActionValues:
         """`[R, B]`, or `[R, B, 2]` by reward."""
         arm, valid = batch.extras["arm"][self.behind], batch.valid[self.behind]
         mask = None if batch.action_mask is None else batch.action_mask[self.behind]
@@ -120,10 +126,10 @@ class NGU(QLearning):
             later = self._parts(self.target.module, batch, arm)
         best = greedy(self.policy.arms.blend(online.detach() if self.settings.double else later, arm), mask)
         taken = index_of(batch.action[self.behind], self.policy.start, online.shape[2])
-        chosen, following = of_choice(online, taken), of_choice(later, best)
+        chosen, following = of_action(online, taken), of_action(later, best)
         if chosen.shape[-1] == 1:
-            return Judged(chosen[..., 0], following[..., 0], valid)
-        return Judged(chosen, following, valid.unsqueeze(-1).expand_as(chosen))
+            return ActionValues(chosen[..., 0], following[..., 0], valid)
+        return ActionValues(chosen, following, valid.unsqueeze(-1).expand_as(chosen))
 
     def _parts(self, policy: NoveltyPolicy, batch: Fragment, arm: Tensor) -> Tensor:
         state = state_behind(policy, batch.observation, batch, self.settings.burn_in)

@@ -15,16 +15,16 @@ from shoal.models.heads.values import epsilon_greedy, greedy, picked
 
 
 class NoveltyPolicy(Policy):
-    """Observation -> features -> a value per arm and choice. `epsilon` is a buffer: it travels with the version."""
+    """Observation -> features -> a value per arm and action. `epsilon` is a buffer: it travels with the version."""
 
     epsilon: Tensor
     noise_size = 2
 
-    def __init__(self, choices: Discrete, model: Model, arms: ArmValues, curious: Curious, *, epsilon: float) -> None:
+    def __init__(self, space: Discrete, model: Model, arms: ArmValues, curious: Curious, *, epsilon: float) -> None:
         super().__init__()
         self.model, self.arms, self.curious = model, arms, curious
         self.extras = curious.extras
-        self.start = int(choices.start)
+        self.start = int(space.start)
         self.register_buffer("epsilon", torch.tensor(epsilon))
 
     def initial_state(self, batch: int) -> Tree | None:
@@ -33,13 +33,13 @@ class NoveltyPolicy(Policy):
     def values(
         self, observation: Tree, state: Tree | None, first: Tensor, arm: Tensor | None = None
     ) -> tuple[Tensor, Tree | None]:
-        """Of observations `[R, B, ...]` -> `[R, B, choices]`, and the state after the last row. `arm`: `[R, B]`, or arm 0."""
+        """Of observations `[R, B, ...]` -> `[R, B, actions]`, and the state after the last row. `arm`: `[R, B]`, or arm 0."""
         arm = torch.zeros_like(first, dtype=torch.int64) if arm is None else arm
         parts, state = self.parts(observation, state, first, arm)
         return self.arms.blend(parts, arm), state
 
     def parts(self, observation: Tree, state: Tree | None, first: Tensor, arm: Tensor) -> tuple[Tensor, Tree | None]:
-        """Values by reward: `[R, B, choices, parts]`."""
+        """Values by reward: `[R, B, actions, parts]`."""
         features, state = self.model(observation, state, first)
         return self.arms(features, arm), state
 
@@ -57,7 +57,7 @@ class NoveltyPolicy(Policy):
         return Decision(index + self.start, {} if arm is None else self.curious.look(request.observation), state)
 
     def appraise(self, request: Request, action: Tensor) -> dict[str, Tensor]:
-        """The values of the choice and of the best one, of arm 0."""
+        """The values of the action and of the best one, of arm 0."""
         observation = tree_map(lambda t: t.unsqueeze(0), request.observation)
         values = self.values(observation, request.state, request.first.unsqueeze(0))[0][0]
         return {VALUE: picked(values, action - self.start), BEST: picked(values, greedy(values, request.action_mask))}

@@ -52,13 +52,13 @@ class Surprise(nn.Module):
         return (1 + (self.errors(seen).double() - self.mean) / spread).float()
 
     @torch.no_grad()
-    def look(self, seen: Tensor, mean: Callable[[Tensor], Tensor]) -> None:
+    def update_inputs(self, seen: Tensor, mean: Callable[[Tensor], Tensor]) -> None:
         """Take some rows of `[n, width]` into the statistics of the input. `mean`: over the replicas of the trainer."""
         some = seen[::EVERY]
         self.moments.merge(mean(self.moments.sums(some, torch.ones(len(some), dtype=torch.bool))))
 
     @torch.no_grad()
-    def note(self, errors: Tensor, mean: Callable[[Tensor], Tensor]) -> None:
+    def update_errors(self, errors: Tensor, mean: Callable[[Tensor], Tensor]) -> None:
         """Take errors `[n]` into their running mean and spread."""
         errors = errors.double()
         count, total, squares = mean(

@@ -12,7 +12,13 @@ from torch import Tensor
 from shoal.algorithms.kernels.mlp import Scratch
 from shoal.algorithms.q_learning.policy import BEST, VALUE, QPolicy
 from shoal.algorithms.q_learning.priorities import priorities_of
-from shoal.algorithms.q_learning.q_learning import Judged, QLearning, QLearningConfig, choices_of, noted_of
+from shoal.algorithms.q_learning.q_learning import (
+    ActionValues,
+    QLearning,
+    QLearningConfig,
+    discrete_space,
+    stored_extras,
+)
 from shoal.algorithms.q_learning.replayed import replay_of
 from shoal.algorithms.q_learning.value_kernel import KnownLoss, ValueKernel
 from shoal.api.algorithm import Differentiable, Needs, Task
@@ -38,18 +44,18 @@ class DQN(QLearning):
     settings: DQNConfig
 
     def __init__(self, config: DQNConfig, model: Named, task: Task) -> None:
-        noted = noted_of(config)
-        if noted is not None and config.prioritised is not None:
-            noted = {**noted, VALUE: (), BEST: ()}
+        extras = stored_extras(config)
+        if extras is not None and config.prioritised is not None:
+            extras = {**extras, VALUE: (), BEST: ()}
         needs = Needs(
             config.unroll, bootstrap=config.n_step, burn_in=config.burn_in,
-            replay=replay_of(config, task.horizon, first=True), noted=noted,
+            replay=replay_of(config, task.horizon, first=True), noted=extras,
         )  # fmt: skip
         super().__init__(config, task, needs)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
-        body, choices = build_model(model, task.group.observation_space), choices_of(task.group, config.name)
+        body, space = build_model(model, task.group.observation_space), discrete_space(task.group, config.name)
         notes = config.prioritised is not None
-        self._own(QPolicy(choices, body, dueling=config.dueling, epsilon=self.rate(0), notes=notes))
+        self._own(QPolicy(space, body, dueling=config.dueling, epsilon=self.rate(0), notes=notes))
         self._by_hand = self._kernels()
 
     def _kernels(self) -> tuple[ValueKernel, ValueKernel] | None:
@@ -83,36 +89,36 @@ class DQN(QLearning):
         return torch.cat([online, rest]), torch.cat([torch.zeros_like(target[:1]), target])
 
     def _descent(
-        self, loss: Tensor, batch: Fragment, judged: Judged, slope: Callable[[], Tensor]
+        self, loss: Tensor, batch: Fragment, action_values: ActionValues, slope: Callable[[], Tensor]
     ) -> Tensor | Differentiable:
         if self._by_hand is None:
             return loss
         online, taken = self._by_hand[0], batch.action[self.behind] - self.policy.start
-        return KnownLoss(lambda: online.backward(taken, judged.counts, slope()))
+        return KnownLoss(lambda: online.backward(taken, action_values.counts, slope()))
 
     @property
     def epsilon(self) -> Tensor:
         return self.policy.epsilon
 
     def prepare(self, fragment: Fragment) -> Fragment:
-        """First priorities (Horgan et al. 2018): errors by what the actor thought its choices, and the best ones, were worth.
+        """First priorities (Horgan et al. 2018): errors by what the actor thought its actions, and the best ones, were worth.
 
         What nobody decided on has no such value: rows whose target needs one are left out.
         """
-        asked = self.settings.prioritised
-        if asked is None:
+        prioritised = self.settings.prioritised
+        if prioritised is None:
             return fragment
         batch = fragment.map(torch.from_numpy)
         chosen, valid = batch.extras[VALUE][self.behind], batch.valid[self.behind]
         best = batch.extras[BEST].masked_fill(batch.version < 0, torch.nan)[self.behind]
-        errors = chosen - self.targets(batch, Judged(chosen, best, valid))
+        errors = chosen - self.targets(batch, ActionValues(chosen, best, valid))
         known = valid & ~errors.isnan()
-        priority = priorities_of(errors[known], known, asked.eta).masked_fill(~known.any(0), torch.nan)
+        priority = priorities_of(errors[known], known, prioritised.eta).masked_fill(~known.any(0), torch.nan)
         return replace(fragment, priority=priority.numpy())
 
-    def _judge(self, batch: Fragment) -> Judged:
+    def _evaluate(self, batch: Fragment) -> ActionValues:
         online, target = self._values(batch.observation, batch)
         mask = None if batch.action_mask is None else batch.action_mask[self.behind]
         best = greedy(online.detach() if self.settings.double else target, mask)
         chosen = picked(online, index_of(batch.action[self.behind], self.policy.start, online.shape[-1]))
-        return Judged(chosen, picked(target, best), batch.valid[self.behind])
+        return ActionValues(chosen, picked(target, best), batch.valid[self.behind])

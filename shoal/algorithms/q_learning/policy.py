@@ -1,4 +1,4 @@
-"""A policy by action values: the best choice, or now and then any."""
+"""A policy by action values: the best action, or now and then any."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from shoal.base.tree import Tree, tree_map
 from shoal.models.heads.values import ChoiceValues, epsilon_greedy, greedy, picked
 
 VALUE, BEST = "value", "best"
-"""What is noted: the value of the choice that was taken, and of the best one."""
+"""What is stored: the value of the action that was taken, and of the best one."""
 
 
 class QPolicy(Policy):
-    """Observation -> features -> a value per choice. `epsilon` is a buffer: set by the trainer, it travels with the version."""
+    """Observation -> features -> a value per action. `epsilon` is a buffer: set by the trainer, it travels with the version."""
 
     epsilon: Tensor
     noise_size = 2
 
-    def __init__(self, choices: Discrete, model: Model, *, dueling: bool, epsilon: float, notes: bool = False) -> None:
-        """`notes`: with every decision, note what it and the best choice are worth, for first priorities."""
+    def __init__(self, space: Discrete, model: Model, *, dueling: bool, epsilon: float, notes: bool = False) -> None:
+        """`notes`: with every decision, store what it and the best action are worth, for first priorities."""
         super().__init__()
         self.model, self._notes = model, notes
         self.extras: dict[str, tuple[int, ...]] = {VALUE: (), BEST: ()} if notes else {}
-        self.head = ChoiceValues(model.features, int(choices.n), dueling=dueling)
-        self.start = int(choices.start)
+        self.head = ChoiceValues(model.features, int(space.n), dueling=dueling)
+        self.start = int(space.start)
         self.register_buffer("epsilon", torch.tensor(epsilon))
 
     def initial_state(self, batch: int) -> Tree | None:
         return self.model.initial_state(batch)
 
     def values(self, observation: Tree, state: Tree | None, first: Tensor) -> tuple[Tensor, Tree | None]:
-        """Of observations `[R, B, ...]` -> `[R, B, choices]`, and the state after the last row."""
+        """Of observations `[R, B, ...]` -> `[R, B, actions]`, and the state after the last row."""
         features, state = self.model(observation, state, first)
         return self.head(features), state
 
@@ -47,11 +47,11 @@ class QPolicy(Policy):
         index = epsilon_greedy(values[0], mask, request.noise, self.epsilon if rate is None else rate)
         if not self._notes:
             return Decision(index + self.start, {}, state)
-        noted = {VALUE: picked(values[0], index), BEST: picked(values[0], greedy(values[0], mask))}
-        return Decision(index + self.start, noted, state)
+        extras = {VALUE: picked(values[0], index), BEST: picked(values[0], greedy(values[0], mask))}
+        return Decision(index + self.start, extras, state)
 
     def appraise(self, request: Request, action: Tensor) -> dict[str, Tensor]:
-        """The values of the choice and of the best one."""
+        """The values of the action and of the best one."""
         observation = tree_map(lambda t: t.unsqueeze(0), request.observation)
         values = self.values(observation, request.state, request.first.unsqueeze(0))[0][0]
         return {VALUE: picked(values, action - self.start), BEST: picked(values, greedy(values, request.action_mask))}

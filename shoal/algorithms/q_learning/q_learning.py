@@ -52,7 +52,7 @@ class QLearningConfig(ReplayedConfig):
     double: bool = True
     """The newest parameters choose the next action, the target network values it; otherwise the target network does both."""
     dueling: bool = False
-    """Split values into that of the situation and what each choice adds."""
+    """Split values into that of the situation and what each action adds."""
     rescale: bool = False
     """Learn values squeezed by h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x: for rewards of very different size, unclipped."""
     loss: Literal["huber", "squared"] = "huber"
@@ -67,8 +67,8 @@ class QLearningConfig(ReplayedConfig):
     """Bound on the gradient's norm."""
 
 
-class Judged(NamedTuple):
-    """What the rows behind the burn-in say: `[R, B]` each, or `[R, B, A]` where a lane's agents are judged one by one."""
+class ActionValues(NamedTuple):
+    """What the rows behind the burn-in say: `[R, B]` each, or `[R, B, A]` where a lane's agents are evaluated one by one."""
 
     chosen: Tensor
     """Value of the action taken, with its graph."""
@@ -79,7 +79,7 @@ class Judged(NamedTuple):
 
 
 class QLearning(Algorithm):
-    """Owns a policy with its target and one Adam. A subclass builds the policy and judges batches."""
+    """Owns a policy with its target and one Adam. A subclass builds the policy and evaluates batches."""
 
     target: Target[Any]
 
@@ -116,12 +116,12 @@ class QLearning(Algorithm):
         self.optimisers = (self.optimiser,)
 
     @abstractmethod
-    def _judge(self, batch: Fragment) -> Judged:
+    def _evaluate(self, batch: Fragment) -> ActionValues:
         """Value the actions of a batch behind its burn-in, and what could follow."""
 
     @property
     def behind(self) -> slice:
-        """The rows behind the burn-in: those that are judged."""
+        """The rows behind the burn-in: those that are learned from."""
         return slice(self.settings.burn_in, None)
 
     def _values(self, observation: Tree, batch: Fragment) -> tuple[Tensor, Tensor]:
@@ -143,14 +143,14 @@ class QLearning(Algorithm):
         self.optimiser.lr = self._now(config.lr)
         self.epsilon.fill_(self.rate(learner.steps))
         batch = self._prepared(batch)
-        judged = self._judge(batch)
-        target = self.targets(batch, judged)[judged.counts]
-        chosen = judged.chosen[judged.counts]
-        weights = None if batch.weights is None else by_row(batch.weights, judged.counts)
+        action_values = self._evaluate(batch)
+        target = self.targets(batch, action_values)[action_values.counts]
+        chosen = action_values.chosen[action_values.counts]
+        weights = None if batch.weights is None else by_row(batch.weights, action_values.counts)
         loss = td_loss(chosen, target, config.loss, weights)
         error = chosen.detach() - target
         beside, more = self._beside(batch, learner)
-        own = self._descent(loss, batch, judged, lambda: td_slope(error, config.loss, weights))
+        own = self._descent(loss, batch, action_values, lambda: td_slope(error, config.loss, weights))
         norm = learner.step(own if beside is None else loss + beside, self.optimiser, len(chosen))
         self.updates += 1
         self.target.follow(self.updates, every=config.target_every, tau=config.tau)
@@ -159,23 +159,23 @@ class QLearning(Algorithm):
         if config.prioritised is None or weights is None:
             return Update(metrics)
         metrics["train/weight_mean"] = Mean(float(weights.mean()))
-        return Update(metrics, priorities_of(error, judged.counts, config.prioritised.eta))
+        return Update(metrics, priorities_of(error, action_values.counts, config.prioritised.eta))
 
-    def targets(self, batch: Fragment, judged: Judged) -> Tensor:
+    def targets(self, batch: Fragment, action_values: ActionValues) -> Tensor:
         """What the values should be; with `rescale`, both are squeezed, and added to rewards as what they stand for."""
         columns = tuple(column[self.behind] for column in (batch.reward, batch.terminated, batch.truncated))
-        if judged.chosen.ndim > 2:
+        if action_values.chosen.ndim > 2:
             columns = tuple(column.unsqueeze(-1) if column.ndim == 2 else column for column in columns)
         reward, terminated, truncated = columns
         config, gamma = self.settings, self._gamma(batch)
         if isinstance(gamma, Tensor):
             gamma = gamma[self.behind]
-        following = restored(judged.following) if config.rescale else judged.following
+        following = restored(action_values.following) if config.rescale else action_values.following
         target = n_step(reward, following, terminated, truncated, gamma=gamma, steps=config.n_step)
         return rescaled(target) if config.rescale else target
 
     def _prepared(self, batch: Fragment) -> Fragment:
-        """What is learned from, where it is not what was noted."""
+        """What is learned from, where it is not what was stored."""
         return batch
 
     def _gamma(self, batch: Fragment) -> float | Tensor:
@@ -187,7 +187,7 @@ class QLearning(Algorithm):
         return None, {}
 
     def _descent(
-        self, loss: Tensor, batch: Fragment, judged: Judged, slope: Callable[[], Tensor]
+        self, loss: Tensor, batch: Fragment, action_values: ActionValues, slope: Callable[[], Tensor]
     ) -> Tensor | Differentiable:
         """What there is to step along: the loss, or, where values came without a graph, what knows its gradient by `slope`."""
         return loss
@@ -208,7 +208,7 @@ class QLearning(Algorithm):
     def reconfigure(self, changes: dict[str, Any]) -> dict[str, Any]:
         """As `Algorithm.reconfigure` says. The policy's epsilon is a buffer: a new one reaches the actors with the next version.
 
-        Rates of a ladder belong to the lanes of actors, and so neither they nor the choice between both can change.
+        Rates of a ladder belong to the lanes of actors, and so they cannot change, nor can one take the place of the other.
         """
         settings = reconfigured(self.settings, changes, self._fixed())
         if isinstance(settings.epsilon, Ladder) and "epsilon" in changes:
@@ -275,15 +275,15 @@ def td_slope(error: Tensor, kind: Literal["huber", "squared"], weights: Tensor |
     return (slope if weights is None else weights * slope) / len(error)
 
 
-def choices_of(group: AgentGroup, name: str) -> Discrete:
-    """The action space, if it is one choice of n."""
+def discrete_space(group: AgentGroup, name: str) -> Discrete:
+    """The action space, if it is Discrete."""
     if not isinstance(group.action_space, Discrete):
         raise InputError(
-            f"algorithm.name = '{name}' values one choice of n, not {group.action_space}: try ppo, or wrap the world"
+            f"algorithm.name = '{name}' needs Discrete actions, not {group.action_space}: try ppo, or wrap the environment"
         )
     return group.action_space
 
 
-def noted_of(config: QLearningConfig) -> dict[str, tuple[int, ...]] | None:
-    """What lanes note of a decision beside it."""
+def stored_extras(config: QLearningConfig) -> dict[str, tuple[int, ...]] | None:
+    """What lanes store of a decision beside it."""
     return {"epsilon": ()} if isinstance(config.epsilon, Ladder) else None

@@ -8,7 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from shoal.algorithms.q_learning.q_learning import Judged, QLearning, QLearningConfig, choices_of, noted_of
+from shoal.algorithms.q_learning.q_learning import (
+    ActionValues,
+    QLearning,
+    QLearningConfig,
+    discrete_space,
+    stored_extras,
+)
 from shoal.algorithms.q_learning.replayed import replay_of
 from shoal.algorithms.q_learning.team_policy import TeamPolicy
 from shoal.api.algorithm import Needs, Task, TeamReward
@@ -22,7 +28,7 @@ from shoal.models.mixers import Monotonic, Sum
 
 
 class QMIXConfig(QLearningConfig):
-    """Q-learning for teams: every agent values its own choices, a mixer makes them the value of all."""
+    """Q-learning for teams: every agent values its own actions, a mixer makes them the value of all."""
 
     name: Literal["qmix"] = "qmix"
     mixer: Literal["qmix", "vdn", "none"] = "qmix"
@@ -47,14 +53,14 @@ class QMIX(QLearning):
     def __init__(self, config: QMIXConfig, model: Named, task: Task) -> None:
         needs = Needs(
             config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, lane="env", team_reward=config.reward,
-            replay=replay_of(config, task.horizon), noted=noted_of(config),
+            replay=replay_of(config, task.horizon), noted=stored_extras(config),
         )  # fmt: skip
         super().__init__(config, task, needs)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
         space = task.group.observation_space
-        choices, body = choices_of(task.group, config.name), build_model(model, space)
+        actions, body = discrete_space(task.group, config.name), build_model(model, space)
         policy = TeamPolicy(
-            choices, body, len(task.group.agents), self._mixer(task), dueling=config.dueling,
+            actions, body, len(task.group.agents), self._mixer(task), dueling=config.dueling,
             agent_ids=config.agent_ids, epsilon=self.rate(0),
         )  # fmt: skip
         self._own(policy)
@@ -62,7 +68,7 @@ class QMIX(QLearning):
     def _mixer(self, task: Task) -> nn.Module | None:
         if self.settings.mixer != "qmix":
             return Sum() if self.settings.mixer == "vdn" else None
-        assert task.world is not None, "a team sees the world"
+        assert task.world is not None, "a team sees the global state"
         width = math.prod(task.world.shape or ())
         return Monotonic(len(task.group.agents), width, embedding=self.settings.embedding, hidden=self.settings.hyper)
 
@@ -70,17 +76,17 @@ class QMIX(QLearning):
     def epsilon(self) -> Tensor:
         return self.policy.epsilon
 
-    def _judge(self, batch: Fragment) -> Judged:
+    def _evaluate(self, batch: Fragment) -> ActionValues:
         online, target = self._values(batch.observation["agents"], batch)
-        acting, world = batch.observation["acting"][self.behind].bool(), batch.observation["world"][self.behind]
+        acting, state = batch.observation["acting"][self.behind].bool(), batch.observation["world"][self.behind]
         mask = self.policy.by_agent(None if batch.action_mask is None else batch.action_mask[self.behind])
         valid = batch.valid[self.behind]
         best = greedy(online.detach() if self.settings.double else target, mask)
-        # Who does not act adds nothing, whatever it would think of its choices.
+        # Who does not act adds nothing, whatever it would think of its actions.
         chosen = picked(online, index_of(batch.action[self.behind], self.policy.start, online.shape[-1])) * acting
         following = picked(target, best) * acting
         if self.policy.mixer is None:
-            return Judged(chosen, following, valid.unsqueeze(-1) & acting)
+            return ActionValues(chosen, following, valid.unsqueeze(-1) & acting)
         with torch.no_grad():
-            following = self.target.module.mixer(following, world)
-        return Judged(self.policy.mixer(chosen, world), following, valid)
+            following = self.target.module.mixer(following, state)
+        return ActionValues(self.policy.mixer(chosen, state), following, valid)

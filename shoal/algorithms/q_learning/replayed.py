@@ -41,6 +41,6 @@ def replay_of(config: ReplayedConfig, horizon: int | None, *, first: bool = Fals
         raise InputError(
             f"algorithm.batch = {config.batch} is no multiple of algorithm.unroll = {config.unroll}: try {nearest}"
         )
-    asked = config.prioritised
-    priorities = None if asked is None else Priorities(asked.alpha, asked.beta, horizon, first)
+    own = config.prioritised
+    priorities = None if own is None else Priorities(own.alpha, own.beta, horizon, first)
     return Replay(config.capacity, config.batch // config.unroll, config.updates, config.warmup, priorities)

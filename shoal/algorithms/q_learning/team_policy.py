@@ -1,4 +1,4 @@
-"""A team's policy: one network that values the choices of each agent, and the mixer that goes with it."""
+"""A team's policy: one network that values the actions of each agent, and the mixer that goes with it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class TeamPolicy(Policy):
     extras: dict[str, tuple[int, ...]] = {}
 
     def __init__(
-        self, choices: Discrete, model: Model, agents: int, mixer: nn.Module | None, *,
+        self, space: Discrete, model: Model, agents: int, mixer: nn.Module | None, *,
         dueling: bool, agent_ids: bool, epsilon: float,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.agents, self.start, self.noise_size = agents, int(choices.start), 2 * agents
+        self.agents, self.start, self.noise_size = agents, int(space.start), 2 * agents
         self.model, self.mixer = model, mixer
         self.ids = Dense(model.features + agents, [model.features], "relu") if agent_ids else None
-        self.head = ChoiceValues(model.features, int(choices.n), dueling=dueling)
+        self.head = ChoiceValues(model.features, int(space.n), dueling=dueling)
         self.register_buffer("epsilon", torch.tensor(epsilon))
 
     def initial_state(self, batch: int) -> Tree | None:
         return tree_map(lambda t: t.unflatten(0, (batch, self.agents)), self.model.initial_state(batch * self.agents))
 
     def values(self, observation: Tree, state: Tree | None, first: Tensor) -> tuple[Tensor, Tree | None]:
-        """Of the agents' observations `[R, B, A, ...]` -> `[R, B, A, choices]`, and the state after the last row."""
+        """Of the agents' observations `[R, B, A, ...]` -> `[R, B, A, actions]`, and the state after the last row."""
         agents = tree_map(lambda t: t.flatten(1, 2), observation)
         state = tree_map(lambda t: t.flatten(0, 1), state)
         features, state = self.model(agents, state, first.repeat_interleave(self.agents, 1))
@@ -54,11 +54,11 @@ class TeamPolicy(Policy):
         return Decision(index + self.start, {}, state)
 
     def appraise(self, request: Request, action: Tensor) -> dict[str, Tensor]:
-        """What each agent's own network says of its choice, `[B, A]`; the mixer is the trainer's."""
+        """What each agent's own network says of its action, `[B, A]`; the mixer is the trainer's."""
         agents = tree_map(lambda t: t.unsqueeze(0), request.observation["agents"])
         values = self.values(agents, request.state, request.first.unsqueeze(0))[0][0]
         return {"value": picked(values, action - self.start)}
 
     def by_agent(self, mask: Tensor | None) -> Tensor | None:
-        """`[..., A * choices]` -> `[..., A, choices]`."""
+        """`[..., A * actions]` -> `[..., A, actions]`."""
         return None if mask is None else mask.unflatten(-1, (self.agents, -1))

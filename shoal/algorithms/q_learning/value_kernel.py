@@ -16,40 +16,40 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shoal.algorithms.kernels import WIDEST
-from shoal.algorithms.kernels.mlp import RELU, TANH, Bend, Scratch, Tower
+from shoal.algorithms.kernels.mlp import MLP, RELU, TANH, Activation, Scratch
 from shoal.api.env import Array
 from shoal.models.heads.values import ChoiceValues
 from shoal.models.mlp import MLPModel
 
-BENDS: dict[Callable[[Tensor], Tensor], Bend] = {torch.tanh: TANH, torch.relu: RELU}
+ACTIVATIONS: dict[Callable[[Tensor], Tensor], Activation] = {torch.tanh: TANH, torch.relu: RELU}
 """Activations whose slopes are known here."""
 _not_finite_later = np.errstate(invalid="ignore", over="ignore")
 """What is not finite shows in the gradient's norm."""
 
 
 class ValueKernel:
-    """What a network of action values says of observations `[R, B, ...]` -> `[R, B, choices]`."""
+    """What a network of action values says of observations `[R, B, ...]` -> `[R, B, actions]`."""
 
     def __init__(self, model: nn.Module, head: nn.Module | None, scratch: Scratch) -> None:
         assert isinstance(model, MLPModel)
         assert isinstance(head, ChoiceValues)
         linears = linears_of(model, head)
-        bend = BENDS[model.dense.activation]
-        self._tower = (
-            Tower(linears, scratch, bend=bend)
+        activation = ACTIVATIONS[model.dense.activation]
+        self._mlp = (
+            MLP(linears, scratch, activation=activation)
             if head.value is None
-            else DuelingTower(linears, head.value, scratch, bend=bend)
+            else DuelingMLP(linears, head.value, scratch, activation=activation)
         )
         self._hidden, self._activation, self._head = linears[:-1], model.dense.activation, head
         self._seen: list[Tensor] = []
-        self._choices = head.advantage.out_features
+        self._actions = head.advantage.out_features
 
     @staticmethod
     def suits(model: nn.Module, head: nn.Module | None) -> bool:
         """Whether the formulas of this folder are those of this network, and calls cost more than its arithmetic."""
         if type(model) is not MLPModel or type(head) is not ChoiceValues:  # a subclass may do what it likes
             return False
-        plain = model.dense.norms is None and model.dense.activation in BENDS and model.vector.plain
+        plain = model.dense.norms is None and model.dense.activation in ACTIVATIONS and model.vector.plain
         narrow = max(linear.in_features for linear in linears_of(model, head)) <= WIDEST
         return plain and narrow and head.advantage.weight.device.type == "cpu"
 
@@ -71,10 +71,10 @@ class ValueKernel:
         taken: int64 `[R, B]`, counts: bool `[R, B]`; slope: the loss's derivative by the value that was taken, where it counts.
         """
         rows = np.flatnonzero(counts.numpy())
-        by_value = np.zeros((counts.numel(), self._choices), np.float32)
+        by_value = np.zeros((counts.numel(), self._actions), np.float32)
         by_value[rows, taken.reshape(-1).numpy()[rows]] = slope.numpy()
-        self._tower.recall([each.numpy() for each in self._seen])
-        self._tower.backward(by_value)
+        self._mlp.recall([each.numpy() for each in self._seen])
+        self._mlp.backward(by_value)
 
 
 @dataclass
@@ -84,7 +84,7 @@ class KnownLoss:
     backward: Callable[[], None]
 
 
-class DuelingTower(Tower):
+class DuelingMLP(MLP):
     """Values are v + a - mean(a). All of it is linear, so it is done to the few weights of the heads instead of to every row."""
 
     def __init__(self, linears: list[nn.Linear], value: nn.Linear, *rest: Any, **named: Any) -> None:
@@ -122,5 +122,5 @@ class DuelingTower(Tower):
 
 
 def linears_of(model: MLPModel, head: ChoiceValues) -> list[nn.Linear]:
-    """From the observation to what each choice adds."""
+    """From the observation to what each action adds."""
     return [*(linear for linear in model.dense.linears if isinstance(linear, nn.Linear)), head.advantage]

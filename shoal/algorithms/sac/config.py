@@ -12,7 +12,7 @@ from shoal.base.config import Count, Schedule
 
 
 class SACConfig(ReplayedConfig):
-    """Soft actor-critic: rewards and openness of choice at once, from replay, for numbers within bounds or one choice of n."""
+    """Soft actor-critic: rewards and entropy at once, from replay, for bounded continuous or Discrete actions."""
 
     name: Literal["sac"] = "sac"
     unroll: Count = Field(1, ge=1)
@@ -35,6 +35,6 @@ class SACConfig(ReplayedConfig):
     """Raise the temperature while there is less entropy than `target_entropy`, and lower it while there is more."""
     target_entropy: Live[float | None] = None
     """Entropy to hold, in nats; left out: minus the count of numbers in an action, each taken to run from -1 to 1, or half of
-    the most there is among the allowed choices."""
+    the most there is among the allowed actions."""
     max_grad_norm: Live[float] = Field(100.0, gt=0)
     """Bound on the gradient's norm, of actor and critics each."""

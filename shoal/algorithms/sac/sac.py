@@ -1,4 +1,4 @@
-"""SAC (Haarnoja et al. 2018a, 2018b; Christodoulou 2019 for choices): replayed sequences in, better versions out."""
+"""SAC (Haarnoja et al. 2018a, 2018b; Christodoulou 2019 for Discrete actions): replayed sequences in, better versions out."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class SAC(Algorithm):
         rows, later = self.rows(batch), self._seen(batch, slice(1, None))
         noise_later, noise_now = self.noise(later, rows.seen)
         target = self.targets(batch, later, noise_later)[: len(rows.valid)]
-        values, metrics = self._judge(batch, rows, target, learner)
-        weighed = self._improve(rows, noise_now, learner, metrics)
+        values, metrics = self._update_critics(batch, rows, target, learner)
+        weighed = self._update_actor(rows, noise_now, learner, metrics)
         if self.settings.learn_temperature:
             excess = ((weighed.entropy - self.actions.goal(rows.seen)) * rows.share).sum()
             learner.step(temperature_loss(self.temperature.log, excess), self.heat, rows.count)
@@ -132,15 +132,17 @@ class SAC(Algorithm):
         config = self.settings
         return n_step(batch.reward, value, batch.terminated, batch.truncated, gamma=config.gamma, steps=config.n_step)
 
-    def _judge(self, batch: Fragment, rows: Rows, target: Tensor, learner: Learner) -> tuple[Tensor, dict[str, Metric]]:
+    def _update_critics(
+        self, batch: Fragment, rows: Rows, target: Tensor, learner: Learner
+    ) -> tuple[Tensor, dict[str, Metric]]:
         """One step of the critics; what they said before it, `[2, T, B]`."""
         values = self.actions.taken(self.policy, self.critics, rows.seen, batch.action[: len(rows.valid)])
         loss = critic_loss(values - target, rows.share if batch.weights is None else rows.share * batch.weights)
         norm = learner.step(loss, self.critic, rows.count)
         return values.detach(), {"train/critic_loss": Mean(float(loss.detach())), "train/critic_grad_norm": Mean(norm)}
 
-    def _improve(self, rows: Rows, noise: Tensor, learner: Learner, metrics: dict[str, Metric]) -> Weighed:
-        """One step of the actor, judged by the critics as they are now."""
+    def _update_actor(self, rows: Rows, noise: Tensor, learner: Learner, metrics: dict[str, Metric]) -> Weighed:
+        """One step of the actor, by the critics as they are now."""
         with frozen(self.critics):
             weighed = self.actions.weigh(self.policy, self.critics, rows.seen, noise, self.temperature.value)
         loss = -(weighed.value * rows.share).sum()

@@ -119,18 +119,18 @@ def test_the_world_reaches_values_and_nothing_else(model: Named, critic: str, re
     ppo = build(model, critic=critic, agent_ids=True)
     batch = batch_for(ppo)
 
-    def judged() -> Any:
+    def found_values() -> Any:
         seen = ppo.policy.normalised(batch.observation)
         return ppo.policy.evaluate(seen, batch.state, batch.first, batch.action, None)
 
     with torch.no_grad():
-        before = judged()
+        before = found_values()
         if reads:
             batch.observation[WORLD] += 1.0
         else:
             assert WORLD not in batch.observation
             batch.observation[OWN][..., 0] += 1.0
-        after = judged()
+        after = found_values()
     assert torch.equal(before.log_prob, after.log_prob) is reads
     assert not torch.allclose(before.value, after.value)
 
@@ -152,7 +152,7 @@ def test_gradients_by_hand_equal_autograd_with_a_central_critic(settings: dict[s
     kernel = ppo.passes.kernel
     assert kernel is not None
     ppo.update(batch_for(ppo, seed=5), SoloLearner())
-    (part,) = RowMinibatches(ppo.judge(batch_for(ppo), SoloLearner()), 1).epoch(np.random.default_rng(0))
+    (part,) = RowMinibatches(ppo.compute_advantages(batch_for(ppo), SoloLearner()), 1).epoch(np.random.default_rng(0))
     gradients = []
     assert ppo.flat.gradients is not None
     for ppo.passes.kernel in (kernel, None):

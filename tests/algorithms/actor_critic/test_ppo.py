@@ -86,11 +86,13 @@ def test_a_minibatch_in_pieces_is_the_whole(monkeypatch: pytest.MonkeyPatch) -> 
     """Gradient and numbers of a costly model's minibatch do not depend on how it is cut."""
     found = []
     for size in (1000, 5):
-        monkeypatch.setattr("shoal.algorithms.clipped.PIECE", size)
+        monkeypatch.setattr("shoal.algorithms.actor_critic.clipped.PIECE", size)
         monkeypatch.setattr("shoal.models.mlp.MLPModel.costly", True)
         ppo = build(minibatch=24)
         assert ppo.passes.kernel is None  # actor and critic share a costly model
-        (part,) = RowMinibatches(ppo.judge(fragment(ppo), SoloLearner()), 1).epoch(np.random.default_rng(0))
+        (part,) = RowMinibatches(ppo.compute_advantages(fragment(ppo), SoloLearner()), 1).epoch(
+            np.random.default_rng(0)
+        )
         loss = ppo.passes.loss(part, 0.05)
         rows = loss.rows
         loss.backward()
@@ -112,7 +114,7 @@ def test_gradients_by_hand_equal_autograd(entropy: float, hidden: list[int]) -> 
     ppo.update(fragment(ppo, seed=5), SoloLearner())  # away from the start, where every ratio is one
     batch = fragment(ppo)
     batch.extras["log_prob"] += 0.5 * torch.randn(batch.reward.shape, generator=torch.Generator().manual_seed(0))
-    experience = ppo.judge(batch, SoloLearner())
+    experience = ppo.compute_advantages(batch, SoloLearner())
     (part,) = RowMinibatches(experience, 1).epoch(np.random.default_rng(0))
     results = []
     kernel = ppo.passes.kernel
@@ -171,7 +173,7 @@ def test_state_dict_goes_on_bit_for_bit(model: Named) -> None:
 def test_minibatches_cover_valid_rows_exactly_once() -> None:
     ppo = build()
     batch = fragment(ppo)
-    experience = ppo.judge(batch, SoloLearner())
+    experience = ppo.compute_advantages(batch, SoloLearner())
     parts = list(RowMinibatches(experience, 2).epoch(np.random.default_rng(0)))
     assert sorted(part.advantage.numel() for part in parts) == [11, 12]
     got = torch.cat([part.log_prob.flatten() for part in parts])
@@ -342,7 +344,7 @@ def test_a_batch_with_fewer_rows_than_minibatches() -> None:
     ppo = build(minibatch=2)
     batch = fragment(ppo)
     batch.valid[:, 1:] = False
-    parts = list(RowMinibatches(ppo.judge(batch, SoloLearner()), 12).epoch(np.random.default_rng(0)))
+    parts = list(RowMinibatches(ppo.compute_advantages(batch, SoloLearner()), 12).epoch(np.random.default_rng(0)))
     assert len(parts) == 12
     assert sum(part.rows for part in parts) == 5
     metrics = ppo.update(batch, SoloLearner()).metrics
@@ -417,10 +419,10 @@ def test_one_network_tells_values_with_its_decisions_and_judges_alike(how: str) 
     assert ("value" in ppo.policy.extras) == (how == "shared")
     if how != "shared":
         return
-    expected = ppo.judge(batch, SoloLearner())
+    expected = ppo.compute_advantages(batch, SoloLearner())
     values = ppo.policy.values(batch.observation, None, batch.first).detach()
     batch.extras["value"] = torch.where(batch.valid, values, torch.nan)
-    given = ppo.judge(batch, SoloLearner())
+    given = ppo.compute_advantages(batch, SoloLearner())
     for name in ("value", "advantage", "target"):
         torch.testing.assert_close(getattr(given, name), getattr(expected, name))
 

@@ -12,12 +12,14 @@ import pytest
 import torch
 
 import shoal
+from shoal.algorithms import ALGORITHMS
 from shoal.algorithms.learner import SoloLearner
 from shoal.algorithms.novelty.arms import discounts, weights
 from shoal.algorithms.novelty.config import NGUConfig, NoveltyConfig
 from shoal.algorithms.novelty.explorer import CuriousExplorer
 from shoal.algorithms.novelty.learning import intrinsic, relabelled
 from shoal.algorithms.novelty.ngu import NGU
+from shoal.algorithms.q_learning.dqn import DQN
 from shoal.algorithms.q_learning.ladder import Ladder, LadderExplorer
 from shoal.api.algorithm import Task
 from shoal.api.experiment import Experiment
@@ -49,6 +51,13 @@ def curious_batch(algorithm: NGU) -> Fragment:
     batch.extras["arm"] = torch.from_numpy(arm.astype(np.float32))
     batch.extras["novelty"] = torch.from_numpy(random.gamma(1.0, size=(rows, lanes)).astype(np.float32))
     return batch
+
+
+@pytest.mark.parametrize(("novelty", "kind"), [(None, DQN), (False, DQN), (True, NGU), ({"arms": 3}, NGU)])
+def test_the_section_chooses(novelty: Any, kind: type) -> None:
+    cls = ALGORITHMS.load("dqn")
+    config = cls.Config.parse({"name": "dqn", "unroll": 6, "batch": 24, "novelty": novelty})
+    assert type(cls(config, MLP, Task(GROUP, 4, 1))) is kind
 
 
 # ---------------------------------------------------------------- ladders
@@ -129,8 +138,8 @@ def test_targets(heads: str, settings: dict[str, Any], model: Named) -> None:
     slow = slow_targets(algorithm, noted)
     assert len(slow) >= 16
     batch = algorithm._prepared(noted)
-    judged = algorithm._judge(batch)
-    target = algorithm.targets(batch, judged)
+    found_values = algorithm._evaluate(batch)
+    target = algorithm.targets(batch, found_values)
     for (row, lane), expected in slow.items():
         assert target[row, lane].reshape(-1).tolist() == pytest.approx(expected, abs=1e-5)
     metrics = algorithm.update(noted, SoloLearner()).metrics
@@ -179,18 +188,18 @@ def test_arms_decide_and_evaluation_plays_arm_0() -> None:
     arm = torch.arange(rows).remainder(ARMS)
     request = Request(seen, first, torch.rand(rows, 2), None, None, arm.float().unsqueeze(-1))
     with torch.no_grad():
-        taken, judged = algorithm.policy.act(request, explore=True), algorithm.policy.act(request, explore=False)
+        taken, found_values = algorithm.policy.act(request, explore=True), algorithm.policy.act(request, explore=False)
         by_arm = [
             algorithm.policy.values(seen[None], None, first[None], torch.full((1, rows), a))[0][0] for a in range(ARMS)
         ]
     assert taken.action.tolist() == [int(by_arm[int(a)][i].argmax()) for i, a in enumerate(arm)]
-    assert judged.action.tolist() == by_arm[0].argmax(-1).tolist()
+    assert found_values.action.tolist() == by_arm[0].argmax(-1).tolist()
     assert len({tuple(values.argmax(-1).tolist()) for values in by_arm}) > 1
     assert {name: tuple(extra.shape) for name, extra in taken.extras.items()} == {
         "embedding": (rows, 32),
         "surprise": (rows,),
     }
-    assert judged.extras == {}
+    assert found_values.extras == {}
 
 
 def test_separate_values_are_added_up_by_the_weight_of_the_arm() -> None:

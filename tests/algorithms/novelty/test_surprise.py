@@ -30,7 +30,7 @@ def test_errors_are_of_the_normalised_and_clipped_observation() -> None:
     surprise = make()
     random = np.random.default_rng(1)
     rows = (random.normal(size=(400, 3)) * [1.0, 100.0, 0.01] + [0.0, 500.0, 3.0]).astype(np.float32)
-    surprise.look(torch.from_numpy(rows), same)
+    surprise.update_inputs(torch.from_numpy(rows), same)
     counted = rows[::EVERY].astype(np.float64)
     seen = rows[:50].copy()
     seen[0] = 1e6
@@ -48,7 +48,7 @@ def test_the_running_error_is_a_mean_at_first_and_then_follows() -> None:
     batches = random.gamma(2.0, size=(150, 30))
     mean = square = 0.0
     for number, errors in enumerate(batches, 1):
-        surprise.note(torch.from_numpy(errors), same)
+        surprise.update_errors(torch.from_numpy(errors), same)
         pace = max(1 / number, 0.01)
         mean += pace * (errors.mean() - mean)
         square += pace * ((errors**2).mean() - square)
@@ -65,9 +65,9 @@ def test_before_anything_was_learnt_nothing_surprises() -> None:
     surprise = make()
     with torch.no_grad():
         assert surprise(torch.randn(4, 3)).tolist() == [1.0] * 4
-        surprise.note(torch.full((5,), 0.7), same)
+        surprise.update_errors(torch.full((5,), 0.7), same)
         assert surprise(torch.randn(4, 3)).tolist() == [1.0] * 4, "no spread yet"
-        surprise.note(torch.zeros(0), same)
+        surprise.update_errors(torch.zeros(0), same)
     assert float(surprise.updates) == 1
 
 
@@ -79,9 +79,9 @@ def test_the_target_never_learns_and_what_was_seen_surprises_less_than_what_was_
     places = torch.eye(6)
     for _ in range(300):
         rows = places[torch.randint(0, 5, (32,))]
-        surprise.look(rows, same)
+        surprise.update_inputs(rows, same)
         errors = surprise.errors(rows)
-        surprise.note(errors.detach(), same)
+        surprise.update_errors(errors.detach(), same)
         optimiser.zero_grad()
         errors.mean().backward()
         optimiser.step()

@@ -35,11 +35,11 @@ def weighed(batch: Fragment) -> Fragment:
 
 def slow(algorithm: QLearning, batch: Fragment) -> tuple[float, list[float]]:
     """Row by row: the weighted loss, and priorities by equation 1 of Kapturowski et al. 2019."""
-    judged = algorithm._judge(batch)
-    error = (judged.chosen - algorithm.targets(batch, judged)).detach().numpy()
+    found_values = algorithm._evaluate(batch)
+    error = (found_values.chosen - algorithm.targets(batch, found_values)).detach().numpy()
     lanes: list[list[float]] = [[] for _ in WEIGHTS]
     losses = []
-    for at in np.argwhere(judged.counts.numpy()):
+    for at in np.argwhere(found_values.counts.numpy()):
         size = abs(float(error[tuple(at)]))
         lanes[at[1]].append(size)
         made = 0.5 * size**2 if size < 1 or algorithm.settings.loss == "squared" else size - 0.5

@@ -81,8 +81,8 @@ def test_targets(settings: dict[str, Any], model: Named, masked: bool) -> None:
     with torch.no_grad():
         algorithm.target.flat.parameters.mul_(-1.5)  # so that it disagrees about what is best
     batch = batch_of(algorithm, masked=masked)
-    judged = algorithm._judge(batch)
-    chosen, target = judged.chosen, algorithm.targets(batch, judged)
+    found_values = algorithm._evaluate(batch)
+    chosen, target = found_values.chosen, algorithm.targets(batch, found_values)
     slow = slow_targets(algorithm, batch)
     assert len(slow) >= 20
     for (row, lane), expected in slow.items():
@@ -108,7 +108,7 @@ def test_what_no_target_looks_at_is_not_computed(settings: dict[str, Any], monke
 
     for name, policy in (("online", algorithm.policy), ("target", algorithm.target.module)):
         monkeypatch.setattr(policy, "values", counted(name, policy))
-    algorithm._judge(batch)
+    algorithm._evaluate(batch)
     every, most = len(batch.first), 6 + (algorithm.settings.n_step > 1)
     assert rows == {"online": every if algorithm.settings.double else most, "target": every - 1, "graph": most}
 

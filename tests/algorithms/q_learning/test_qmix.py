@@ -86,8 +86,8 @@ def test_targets(mixer: str, model: Named, double: bool) -> None:
     seen = (batch.observation["agents"], batch.state, batch.first)
     with torch.no_grad():
         values, later = (policy.values(*seen)[0].numpy() for policy in (online, target))
-        judged = algorithm._judge(batch)
-        targets = algorithm.targets(batch, judged)
+        found_values = algorithm._evaluate(batch)
+        targets = algorithm.targets(batch, found_values)
     mask = batch.action_mask.numpy().reshape(ROWS, LANES, AGENTS, CHOICES)
     world, acting = batch.observation["world"].numpy(), batch.observation["acting"].numpy()
     for row, lane in np.argwhere(batch.valid.numpy()):
@@ -106,10 +106,10 @@ def test_targets(mixer: str, model: Named, double: bool) -> None:
         else:
             expected = slow_mix(online.mixer, chosen, world[row, lane])
             wanted = reward + goes_on * slow_mix(target.mixer, best, world[row + 1, lane])
-        assert judged.chosen[row, lane].numpy() == pytest.approx(expected, abs=1e-4)
+        assert found_values.chosen[row, lane].numpy() == pytest.approx(expected, abs=1e-4)
         assert targets[row, lane].numpy() == pytest.approx(wanted, abs=1e-4)
     if mixer == "none":
-        assert torch.equal(judged.counts, batch.valid.unsqueeze(-1) & batch.observation["acting"].bool())
+        assert torch.equal(found_values.counts, batch.valid.unsqueeze(-1) & batch.observation["acting"].bool())
 
 
 def test_a_team_never_loses_by_what_an_agent_gains() -> None:
@@ -130,12 +130,12 @@ def test_who_does_not_act_adds_nothing(mixer: str) -> None:
     assert idle.any()
     other.observation["agents"][idle] += 3.0
     with torch.no_grad():
-        one, two = algorithm._judge(batch), algorithm._judge(other)
+        one, two = algorithm._evaluate(batch), algorithm._evaluate(other)
     assert torch.equal(one.chosen, two.chosen)
     assert torch.equal(one.following, two.following)
     other.observation["agents"][~idle] += 3.0
     with torch.no_grad():
-        assert not torch.equal(one.chosen, algorithm._judge(other).chosen)
+        assert not torch.equal(one.chosen, algorithm._evaluate(other).chosen)
 
 
 def test_agents_differ_by_their_numbers_alone() -> None:

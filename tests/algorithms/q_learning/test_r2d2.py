@@ -108,8 +108,8 @@ def test_no_gradient_reaches_the_burn_in(burn_in: int, reached: bool) -> None:
     batch = batch_with_burn_in(alone.make(GRU, burn_in=BURN_IN))
     batch.valid[:BURN_IN] = False
     batch.observation.requires_grad_()
-    judged = algorithm._judge(batch)
-    judged.chosen[judged.counts].sum().backward()
+    found_values = algorithm._evaluate(batch)
+    found_values.chosen[found_values.counts].sum().backward()
     assert batch.observation.grad is not None
     moved = batch.observation.grad.abs().sum((1, 2)) > 0
     assert moved[:BURN_IN].tolist() == [reached] * BURN_IN
@@ -121,7 +121,7 @@ def test_a_model_without_memory_does_not_look_at_the_burn_in() -> None:
     batch = batch_with_burn_in(alone.make(GRU, burn_in=BURN_IN))
     batch.state = None
     behind = batch.map(lambda t: t[BURN_IN:] if t.ndim > 1 else t)
-    for a, b in zip(short._judge(behind), longer._judge(batch), strict=True):
+    for a, b in zip(short._evaluate(behind), longer._evaluate(batch), strict=True):
         assert torch.equal(a, b)
 
 

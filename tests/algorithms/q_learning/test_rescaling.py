@@ -71,8 +71,8 @@ def test_targets(shape: dict[str, Any], model: Any) -> None:
     batch.reward *= 1000
     expected = slow_targets(algorithm, batch)
     assert len(expected) >= 20
-    judged = algorithm._judge(batch)
-    found = algorithm.targets(batch, judged)
+    found_values = algorithm._evaluate(batch)
+    found = algorithm.targets(batch, found_values)
     for (row, lane), target in expected.items():
         assert float(found[row, lane]) == pytest.approx(target, rel=1e-4)
     metrics = algorithm.update(batch, SoloLearner()).metrics
@@ -104,7 +104,7 @@ def slow_targets(algorithm: Any, batch: Any) -> dict[tuple[int, int], float]:
 def test_teams_rescale_what_they_are_worth_together() -> None:
     algorithm = teams.make(mixer="vdn", rescale=True)
     batch = teams.batch_of(algorithm)
-    judged = algorithm._judge(batch)
+    found_values = algorithm._evaluate(batch)
     plain = teams.make(mixer="vdn")
-    returns = judged._replace(following=restored(judged.following))
-    assert torch.allclose(algorithm.targets(batch, judged), rescaled(plain.targets(batch, returns)))
+    returns = found_values._replace(following=restored(found_values.following))
+    assert torch.allclose(algorithm.targets(batch, found_values), rescaled(plain.targets(batch, returns)))

@@ -114,7 +114,6 @@ class Louder(MLPModel):
         ("wide layers", {"model": {"hidden": [512, 64]}}),
         ("a model of the user's own", {"model": {"name": f"{__name__}:Louder"}}),
         ("bytes", {"space": Box(0, 255, (2, 3), np.uint8)}),
-        ("arms", {"novelty": True}),
     ],
 )
 def test_other_networks_learn_as_ever(what: str, settings: dict[str, Any]) -> None:

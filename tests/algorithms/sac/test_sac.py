@@ -15,7 +15,7 @@ import shoal
 from shoal.algorithms.learner import SoloLearner
 from shoal.algorithms.sac import SAC, SACConfig
 from shoal.algorithms.sac.critics import Critic, Stacked, Twins
-from shoal.algorithms.sac.losses import soft_value, soft_value_of_choices, temperature_loss
+from shoal.algorithms.sac.losses import soft_value, soft_value_of_discrete, temperature_loss
 from shoal.algorithms.sac.sac import frozen
 from shoal.api.algorithm import Task
 from shoal.api.env import AgentGroup
@@ -206,7 +206,7 @@ def test_losses(kind: str, masked: bool, weighted: bool) -> None:
 def test_the_expectation_over_choices_is_the_mean_of_samples() -> None:
     torch.manual_seed(0)
     values, log_probs, alpha = torch.randn(2, 5), torch.log_softmax(torch.randn(5), -1), torch.tensor(0.3)
-    expected, entropy = soft_value_of_choices(values, log_probs, alpha)
+    expected, entropy = soft_value_of_discrete(values, log_probs, alpha)
     drawn = torch.multinomial(log_probs.exp(), 200_000, replacement=True)
     sampled = soft_value(values[:, drawn], log_probs[drawn], alpha)
     assert float(sampled.mean()) == pytest.approx(float(expected), abs=0.01)
@@ -380,7 +380,7 @@ def test_forbidden_choices_are_never_taken() -> None:
 )
 def test_other_spaces_are_refused(space: spaces.Space[Any]) -> None:
     with pytest.raises(
-        InputError, match=r"algorithm.name = 'sac' acts by numbers within bounds or .* try ppo, or wrap"
+        InputError, match=r"algorithm.name = 'sac' needs bounded continuous actions or .* try ppo, or wrap"
     ):
         make(space)
 
