@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from shoal_ppo import experiment_of
 
+from shoal.algorithms.actor_critic.minibatches import Experience
 from shoal.algorithms.learner import SoloLearner
-from shoal.algorithms.minibatches import Experience
 from shoal.api.experiment import Experiment
 from shoal.api.policy import Request
 from shoal.envs import make_env

@@ -1,4 +1,4 @@
-"""Ways to learn: pure maths in `returns` and `losses`, one folder per algorithm."""
+"""Ways to learn: pure maths in `returns` and `losses`, one folder per family of algorithms."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from shoal.base.table import Table
 ALGORITHMS = Table(
     "algorithm",
     {
-        "ppo": "shoal.algorithms.ppo:PPO",
-        "appo": "shoal.algorithms.appo:APPO",
-        "impala": "shoal.algorithms.impala:IMPALA",
-        "a2c": "shoal.algorithms.a2c:A2C",
-        "dqn": "shoal.algorithms.dqn:DQN",
-        "qmix": "shoal.algorithms.qmix:QMIX",
+        "ppo": "shoal.algorithms.actor_critic.ppo:PPO",
+        "appo": "shoal.algorithms.actor_critic.appo:APPO",
+        "impala": "shoal.algorithms.actor_critic.impala:IMPALA",
+        "a2c": "shoal.algorithms.actor_critic.a2c:A2C",
+        "dqn": "shoal.algorithms.novelty.ngu:DQNOrNGU",
+        "qmix": "shoal.algorithms.q_learning.qmix:QMIX",
         "sac": "shoal.algorithms.sac:SAC",
-        "a3c": "shoal.algorithms.a2c:A3C",
+        "a3c": "shoal.algorithms.actor_critic.a2c:A3C",
     },
 )

@@ -1,4 +1,4 @@
-"""From what lanes note to what actor and critic are shown."""
+"""From what lanes store to what actor and critic are shown."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Joined(nn.Module):
             width = sum(Vector(space).features for space in parts.values())
             self.space = Box(-np.inf, np.inf, (width,), np.float32)
 
-    def forward(self, noted: dict[str, Tree]) -> Tree:
+    def forward(self, stored: dict[str, Tree]) -> Tree:
         """`[R, B, ...]` -> the same rows in `space`."""
         if self.vectors:
-            parts = [_rows(vector, noted[name]) for name, vector in zip(self._names, self.vectors, strict=True)]
+            parts = [_rows(vector, stored[name]) for name, vector in zip(self._names, self.vectors, strict=True)]
             return torch.cat(parts, -1)
-        return noted[OWN] if len(self._names) == 1 else {name: noted[name] for name in self._names}
+        return stored[OWN] if len(self._names) == 1 else {name: stored[name] for name in self._names}
 
 
 def _rows(vector: nn.Module, x: Tensor) -> Tensor:
@@ -56,12 +56,12 @@ class Inputs(nn.Module):
         super().__init__()
         parts = sight.noted.spaces  # type: ignore[attr-defined]
         self.actor = Joined({name: parts[name] for name in (OWN, AGENT) if name in parts})
-        # The own observation is among what the critic sees: it tells whose value is asked for.
+        # The own observation is among what the critic sees: it tells whose value is meant.
         self.critic = None if sight.world is None else Joined({OWN: parts[OWN], **parts})
 
-    def forward(self, noted: dict[str, Tree]) -> Tree:
-        actor = self.actor(noted)
-        return actor if self.critic is None else {ACTOR: actor, CRITIC: self.critic(noted)}
+    def forward(self, stored: dict[str, Tree]) -> Tree:
+        actor = self.actor(stored)
+        return actor if self.critic is None else {ACTOR: actor, CRITIC: self.critic(stored)}
 
 
 def central_section(model: Named, space: Space[Any], *, recurrent: bool) -> Named:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from torch import Tensor
 
+from shoal.base.errors import InputError
+
 if TYPE_CHECKING:
     import numpy as np
     from gymnasium import Space
@@ -165,6 +167,8 @@ class Algorithm(ABC):
     """The policy's block: what is published."""
     optimisers: tuple[Optimiser, ...]
     """All of them, in a fixed order: what `hogwild` moves into shared memory, with their blocks."""
+    updates: int = 0
+    """How many updates have been made: what random orders are counted by."""
 
     @abstractmethod
     def __init__(self, config: Any, model: Named, task: Task) -> None: ...
@@ -183,6 +187,30 @@ class Algorithm(ABC):
     @abstractmethod
     def update(self, batch: Fragment, learner: Learner) -> Update:
         """Learn from one batch of tensors; afterwards `flat.block` is the next version."""
+
+    def reconfigure(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change settings while the run goes on: key of the config (`lr`, `novelty.weight`) -> new value.
+
+        Returns the values now in use of all settings that may change: learning rates as the optimisers have them, a schedule
+        as its value at the last update. Changes count from the next update on and belong to `state_dict`. One that is unknown,
+        out of range or part of the structure is an InputError, and then nothing changes. Whoever holds an algorithm of its own
+        to `prepare` fragments with is told too.
+        """
+        for key, value in changes.items():
+            raise InputError(
+                f"algorithm.{key} = {value!r}: {type(self).__name__} has no settings that can be changed while a run goes on: "
+                "start a new run with it, or write its `reconfigure`"
+            )
+        return {}
+
+    def blocks(self) -> list[Tensor]:
+        """All memory that `update` changes, as flat uint8 tensors: what it takes to go back to the state before it.
+
+        Here the policy, and the blocks and moments of all optimisers. Targets and the like are a subclass's to add; so is what
+        does not lie in a block, other than `updates`.
+        """
+        flats = [self.flat, *(flat for optimiser in self.optimisers for flat in (optimiser.flat, optimiser.statistics))]
+        return list({id(flat): flat.block for flat in flats}.values())
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from shoal.algorithms.policy_gradient import PolicyGradient
+from shoal.algorithms.actor_critic.policy_gradient import PolicyGradient
 from shoal.api.env import AgentGroup
 from shoal.api.experiment import Experiment
 from shoal.api.fragment import Fragment

@@ -24,7 +24,11 @@ LEARNERS: dict[str, dict[str, Any]] = {
 def test_choices_that_do_not_count_from_zero(tmp_path: Path, learner: str, start: int) -> None:
     experiment = Experiment.parse(
         {
-            "env": {"id": "tests.algorithms.shifted_choices:ShiftedChoices", "num_envs": 4, "kwargs": {"start": start}},
+            "env": {
+                "id": "tests.algorithms.shifted_choices:ShiftedChoices",
+                "num_envs": 4,
+                "kwargs": {"start": start},
+            },
             "algorithm": {**LEARNERS[learner], "unroll": 4, "batch": 32, "updates": 2, "warmup": 32},
             "model": {"name": "mlp", "hidden": [8]},
             "stop": {"steps": 400},

@@ -84,7 +84,7 @@ def test_override_without_a_value() -> None:
 
 
 def test_python_and_yaml_build_the_same(tmp_path: Path) -> None:
-    from shoal.algorithms.ppo import PPOConfig
+    from shoal.algorithms.actor_critic.ppo import PPOConfig
 
     text = "env: {id: CartPole-v1}\nalgorithm: {name: ppo, lr: 1e-3}\nname: e"
     built = Experiment(env="CartPole-v1", algorithm=PPOConfig(lr=1e-3), name="e")  # type: ignore[arg-type]

@@ -197,7 +197,7 @@ def test_your_own_file_model_and_algorithm(tmp_path: Path) -> None:
     (tmp_path / "own_parts.py").write_text(
         "import torch\n"
         "from shoal.api.policy import Model\n"
-        "from shoal.algorithms.ppo import PPO\n"
+        "from shoal.algorithms.actor_critic.ppo import PPO\n"
         "from shoal.base.config import Config, Count\n"
         "class Tiny(Model):\n"
         "    class Config(Config):\n"

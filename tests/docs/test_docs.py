@@ -137,6 +137,6 @@ def test_the_site_builds(tmp_path: Path) -> None:
     quiet = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env=quiet)
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "algorithms/ppo/index.html").read_text()
+    page = (tmp_path / "algorithms/actor_critic/index.html").read_text()
     assert "How far the new policy may move" in page
     assert "train/clip_fraction" in page

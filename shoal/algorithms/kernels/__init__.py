@@ -9,3 +9,6 @@ import numpy as np
 
 numbers = lru_cache(maxsize=64)(np.arange)
 """`[0 .. n - 1]`, to be read only."""
+
+WIDEST = 256
+"""Inputs of a layer up to which calls cost more than arithmetic."""

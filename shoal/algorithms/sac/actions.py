@@ -1,4 +1,4 @@
-"""What differs between numbers and choices: how the policy's actions are weighed by critics."""
+"""What differs between continuous and discrete actions: how the policy's actions are weighed by critics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from shoal.algorithms.sac.critics import Twins
-from shoal.algorithms.sac.losses import soft_value, soft_value_of_choices
+from shoal.algorithms.sac.losses import soft_value, soft_value_of_discrete
 from shoal.algorithms.sac.policy import SACPolicy
 from shoal.base.errors import InputError
 from shoal.base.tree import Tree
@@ -22,8 +22,8 @@ from shoal.models.heads import Categorical, SquashedGaussian
 from shoal.models.heads.head import legal
 from shoal.models.heads.values import allowed, index_of
 
-CHOICE_SHARE = 0.5
-"""Target entropy of choices, as a share of that of all allowed ones alike."""
+DISCRETE_SHARE = 0.5
+"""Target entropy of discrete actions, as a share of that of all allowed ones alike."""
 
 
 class Seen(NamedTuple):
@@ -40,7 +40,7 @@ class Weighed(NamedTuple):
     value: Tensor
     """With what its entropy is worth."""
     entropy: Tensor
-    """In nats; of numbers, its estimate from one action."""
+    """In nats; of continuous actions, its estimate from one action."""
 
 
 class Actions(ABC):
@@ -69,7 +69,7 @@ class Actions(ABC):
         """Entropy to hold."""
 
 
-class Numbers(Actions):
+class ContinuousActions(Actions):
     """A Box: one sampled action stands for all."""
 
     def __init__(self, space: Box, target_entropy: float | None) -> None:
@@ -94,8 +94,8 @@ class Numbers(Actions):
         return -float(self.noise_size) if self.target_entropy is None else self.target_entropy
 
 
-class Choices(Actions):
-    """A Discrete space: the expectation over all choices, without a sample."""
+class DiscreteActions(Actions):
+    """A Discrete space: the expectation over all actions, without a sample."""
 
     noise_size = 0
 
@@ -107,7 +107,7 @@ class Choices(Actions):
         logits = policy.leaning(seen.observation, seen.first)
         log_probs = functional.log_softmax(legal(logits, allowed(seen.mask)), -1)
         values = critics(seen.observation, None, seen.first)
-        value, entropy = soft_value_of_choices(values, log_probs, temperature)
+        value, entropy = soft_value_of_discrete(values, log_probs, temperature)
         return Weighed(value, entropy.detach())
 
     def taken(self, policy: SACPolicy, critics: Twins, seen: Seen, action: Tensor) -> Tensor:
@@ -119,17 +119,17 @@ class Choices(Actions):
         if self.target_entropy is not None:
             return self.target_entropy
         mask = allowed(seen.mask)
-        return CHOICE_SHARE * (math.log(self.outputs) if mask is None else mask.sum(-1).to(torch.float32).log())
+        return DISCRETE_SHARE * (math.log(self.outputs) if mask is None else mask.sum(-1).to(torch.float32).log())
 
 
 def actions_of(space: Space[Any], target_entropy: float | None) -> Actions:
     """The kind that a space is of."""
     match space:
         case Discrete():
-            return Choices(space, target_entropy)
+            return DiscreteActions(space, target_entropy)
         case Box() if np.issubdtype(space.dtype, np.floating) and space.is_bounded("both"):
-            return Numbers(space, target_entropy)
+            return ContinuousActions(space, target_entropy)
     raise InputError(
-        f"algorithm.name = 'sac' acts by numbers within bounds or by one choice of n, not in {space}: try ppo, or wrap the "
-        "world (env.wrappers) so that its action space is a bounded Box of floats or Discrete"
+        f"algorithm.name = 'sac' needs bounded continuous actions or Discrete ones, not {space}: try ppo, or wrap the "
+        "environment (env.wrappers) so that its action space is a bounded Box of floats or Discrete"
     )

@@ -6,12 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from shoal.algorithms.replayed import ReplayedConfig
+from shoal.algorithms.q_learning.replayed import ReplayedConfig
+from shoal.algorithms.settings import Live
 from shoal.base.config import Count, Schedule
 
 
 class SACConfig(ReplayedConfig):
-    """Soft actor-critic: rewards and openness of choice at once, from replay, for numbers within bounds or one choice of n."""
+    """Soft actor-critic: rewards and entropy at once, from replay, for bounded continuous or Discrete actions."""
 
     name: Literal["sac"] = "sac"
     unroll: Count = Field(1, ge=1)
@@ -22,18 +23,18 @@ class SACConfig(ReplayedConfig):
     """Updates per round of `lanes x unroll` new rows."""
     warmup: Count = Field(1_000, ge=1)
     """Rows that are kept before the first update. Until then every action is drawn evenly from all there are."""
-    lr: float | Schedule = 3e-4
+    lr: Live[float | Schedule] = 3e-4
     """Adam's step size, of actor and temperature; a number, or `{start, end, steps}` for a straight line."""
-    critic_lr: float | Schedule | None = None
+    critic_lr: Live[float | Schedule | None] = None
     """Adam's step size for the critics; left out: `lr`."""
-    tau: float = Field(0.005, gt=0, le=1)
+    tau: Live[float] = Field(0.005, gt=0, le=1)
     """Share by which the target critics move towards the critics after every update."""
-    temperature: float = Field(1.0, gt=0)
+    temperature: Live[float] = Field(1.0, gt=0)
     """What a nat of entropy is worth, in units of reward: at first, or throughout if it is not learned."""
     learn_temperature: bool = True
     """Raise the temperature while there is less entropy than `target_entropy`, and lower it while there is more."""
-    target_entropy: float | None = None
+    target_entropy: Live[float | None] = None
     """Entropy to hold, in nats; left out: minus the count of numbers in an action, each taken to run from -1 to 1, or half of
-    the most there is among the allowed choices."""
-    max_grad_norm: float = Field(100.0, gt=0)
+    the most there is among the allowed actions."""
+    max_grad_norm: Live[float] = Field(100.0, gt=0)
     """Bound on the gradient's norm, of actor and critics each."""

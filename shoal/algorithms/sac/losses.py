@@ -11,10 +11,10 @@ def soft_value(values: Tensor, log_prob: Tensor, temperature: Tensor) -> Tensor:
     return torch.minimum(*values.unbind(0)) - temperature * log_prob
 
 
-def soft_value_of_choices(values: Tensor, log_probs: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
-    """The same as an expectation over all choices (Christodoulou 2019, eq. 10), and the entropy, `[...]` each.
+def soft_value_of_discrete(values: Tensor, log_probs: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    """The same as an expectation over all actions (Christodoulou 2019, eq. 10), and the entropy, `[...]` each.
 
-    `[2, ..., n]`, `[..., n]`. Forbidden choices add exactly zero: their probability is zero, their logarithm finite.
+    `[2, ..., n]`, `[..., n]`. Forbidden actions add exactly zero: their probability is zero, their logarithm finite.
     """
     probs = log_probs.exp()
     entropy = -(probs * log_probs).sum(-1)

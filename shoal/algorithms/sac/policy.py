@@ -15,7 +15,7 @@ from shoal.models.heads.values import allowed
 
 
 class SACPolicy(Policy):
-    """Observation -> features -> a squashed Gaussian, or a probability per choice.
+    """Observation -> features -> a squashed Gaussian, or a probability per action.
 
     `uniform` is a buffer: true until the trainer has learned something, it travels with the version.
     """

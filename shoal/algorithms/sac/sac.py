@@ -1,19 +1,20 @@
-"""SAC (Haarnoja et al. 2018a, 2018b; Christodoulou 2019 for choices): replayed sequences in, better versions out."""
+"""SAC (Haarnoja et al. 2018a, 2018b; Christodoulou 2019 for Discrete actions): replayed sequences in, better versions out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from shoal.algorithms.learner import Adam
-from shoal.algorithms.policy_gradient import check_schedules, part
-from shoal.algorithms.priorities import priorities_of
-from shoal.algorithms.replayed import replay_of
+from shoal.algorithms.q_learning.priorities import priorities_of
+from shoal.algorithms.q_learning.replayed import replay_of
+from shoal.algorithms.q_learning.target import Target
 from shoal.algorithms.returns import n_step
 from shoal.algorithms.sac.actions import Seen, Weighed, actions_of
 from shoal.algorithms.sac.config import SACConfig
@@ -21,7 +22,8 @@ from shoal.algorithms.sac.critics import Twins
 from shoal.algorithms.sac.losses import critic_loss, temperature_loss
 from shoal.algorithms.sac.policy import SACPolicy
 from shoal.algorithms.sac.temperature import Temperature
-from shoal.algorithms.target import Target
+from shoal.algorithms.settings import check_schedules, live_settings, reconfigured, restored_settings, settings_state
+from shoal.algorithms.state import joined, part
 from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Mean, Metric
@@ -52,7 +54,8 @@ class SAC(Algorithm):
 
     def __init__(self, config: SACConfig, model: Named, task: Task) -> None:
         check_schedules(config, task.horizon)
-        self.config, self.task = config, task
+        self.settings, self.task = config, task
+        self._built, self._steps = config, 0
         self.needs = Needs(config.unroll, bootstrap=config.n_step, replay=replay_of(config, task.horizon))
         space, seen = task.group.action_space, task.group.observation_space
         self.actions = actions_of(space, config.target_entropy)
@@ -71,42 +74,42 @@ class SAC(Algorithm):
         self.optimisers = (
             (self.actor, self.critic, self.heat) if config.learn_temperature else (self.actor, self.critic)
         )
-        self.target = Target(self.critics, self.critic.flat, every=1, tau=config.tau)
-        self.updates = 0
+        self.target = Target(self.critics, self.critic.flat)
 
     def _adam(self, flat: Flat) -> Adam:
-        return Adam(flat, lr=0.0, max_grad_norm=self.config.max_grad_norm)
+        return Adam(flat, lr=0.0, max_grad_norm=self.settings.max_grad_norm)
 
     # ------------------------------------------------------------ update
 
     def update(self, batch: Fragment, learner: Learner) -> Update:
-        self._set_rates(learner.steps)
+        self._steps = learner.steps
+        self._set_rates()
         self.policy.uniform.fill_(False)
         rows, later = self.rows(batch), self._seen(batch, slice(1, None))
         noise_later, noise_now = self.noise(later, rows.seen)
         target = self.targets(batch, later, noise_later)[: len(rows.valid)]
-        values, metrics = self._judge(batch, rows, target, learner)
-        weighed = self._improve(rows, noise_now, learner, metrics)
-        if self.config.learn_temperature:
+        values, metrics = self._update_critics(batch, rows, target, learner)
+        weighed = self._update_actor(rows, noise_now, learner, metrics)
+        if self.settings.learn_temperature:
             excess = ((weighed.entropy - self.actions.goal(rows.seen)) * rows.share).sum()
             learner.step(temperature_loss(self.temperature.log, excess), self.heat, rows.count)
         self.updates += 1
-        self.target.follow(self.updates)
+        self.target.follow(self.updates, every=1, tau=self.settings.tau)
         errors = (values - target).abs().mean(0)
         metrics |= self._metrics(rows, errors, values.mean(0), target, weighed.entropy)
-        if self.config.prioritised is None or batch.weights is None:
+        if self.settings.prioritised is None or batch.weights is None:
             return Update(metrics)
         metrics["train/weight_mean"] = Mean(float((rows.share * batch.weights).sum()))
-        return Update(metrics, priorities_of(errors[rows.valid], rows.valid, self.config.prioritised.eta))
+        return Update(metrics, priorities_of(errors[rows.valid], rows.valid, self.settings.prioritised.eta))
 
-    def _set_rates(self, steps: int) -> None:
-        config, horizon = self.config, self.task.horizon
-        self.actor.lr = self.heat.lr = value_at(config.lr, steps, horizon)
-        self.critic.lr = value_at(config.lr if config.critic_lr is None else config.critic_lr, steps, horizon)
+    def _set_rates(self) -> None:
+        config = self.settings
+        self.actor.lr = self.heat.lr = self._now(config.lr)
+        self.critic.lr = self._now(config.lr if config.critic_lr is None else config.critic_lr)
 
     def rows(self, batch: Fragment) -> Rows:
         """All but the last, of n-step targets all but the last n - 1: none of those counts."""
-        rows = slice(0, len(batch.valid) - max(self.config.n_step - 1, 1))
+        rows = slice(0, len(batch.valid) - max(self.settings.n_step - 1, 1))
         valid = batch.valid[rows]
         count = int(valid.sum())
         return Rows(self._seen(batch, rows), valid, valid / max(count, 1), count)
@@ -126,18 +129,20 @@ class SAC(Algorithm):
         """What the values should be, `[R, B]`. `later`: all rows but the first, which follows nothing."""
         weighed = self.actions.weigh(self.policy, self.target.module, later, noise, self.temperature.value)
         value = torch.cat([torch.zeros_like(weighed.value[:1]), weighed.value])
-        config = self.config
+        config = self.settings
         return n_step(batch.reward, value, batch.terminated, batch.truncated, gamma=config.gamma, steps=config.n_step)
 
-    def _judge(self, batch: Fragment, rows: Rows, target: Tensor, learner: Learner) -> tuple[Tensor, dict[str, Metric]]:
+    def _update_critics(
+        self, batch: Fragment, rows: Rows, target: Tensor, learner: Learner
+    ) -> tuple[Tensor, dict[str, Metric]]:
         """One step of the critics; what they said before it, `[2, T, B]`."""
         values = self.actions.taken(self.policy, self.critics, rows.seen, batch.action[: len(rows.valid)])
         loss = critic_loss(values - target, rows.share if batch.weights is None else rows.share * batch.weights)
         norm = learner.step(loss, self.critic, rows.count)
         return values.detach(), {"train/critic_loss": Mean(float(loss.detach())), "train/critic_grad_norm": Mean(norm)}
 
-    def _improve(self, rows: Rows, noise: Tensor, learner: Learner, metrics: dict[str, Metric]) -> Weighed:
-        """One step of the actor, judged by the critics as they are now."""
+    def _update_actor(self, rows: Rows, noise: Tensor, learner: Learner, metrics: dict[str, Metric]) -> Weighed:
+        """One step of the actor, by the critics as they are now."""
         with frozen(self.critics):
             weighed = self.actions.weigh(self.policy, self.critics, rows.seen, noise, self.temperature.value)
         loss = -(weighed.value * rows.share).sum()
@@ -154,7 +159,43 @@ class SAC(Algorithm):
         metrics: dict[str, Metric] = {name: Mean(mean) for name, mean in zip(names, means, strict=True)}
         return metrics | {"train/temperature": Last(temperature), "train/learning_rate": Last(self.actor.lr)}
 
+    # ------------------------------------------------------------ settings
+
+    def reconfigure(self, changes: dict[str, Any]) -> dict[str, Any]:
+        settings = reconfigured(self.settings, changes, self._fixed())
+        check_schedules(settings, self.task.horizon)
+        self._use(settings)
+        if "temperature" in changes:
+            self.temperature.set(settings.temperature)
+        return self._in_use()
+
+    def _fixed(self) -> dict[str, str]:
+        """Keys that may not change in this run, and what to do instead."""
+        return {"temperature": "it is learned, change target_entropy"} if self.settings.learn_temperature else {}
+
+    def _use(self, settings: SACConfig) -> None:
+        """From now on. Settings are read where they are used; what has them from elsewhere is told here."""
+        self.settings, self.actions.target_entropy = settings, settings.target_entropy
+        for optimiser in (self.actor, self.critic, self.heat):
+            optimiser.max_grad_norm = settings.max_grad_norm
+        self._set_rates()
+
+    def _in_use(self) -> dict[str, Any]:
+        live, fixed = live_settings(self.settings), self._fixed()
+        read = {
+            "lr": self.actor.lr, "critic_lr": self.critic.lr, "max_grad_norm": self.critic.max_grad_norm,
+            "temperature": float(self.temperature.value), "target_entropy": self.actions.target_entropy,
+        }  # fmt: skip
+        return {key: read[key] if key in read else self._now(live[key]) for key in live if key not in fixed}
+
+    def _now(self, setting: Any) -> Any:
+        """A schedule's value at the last update."""
+        return value_at(setting, self._steps, self.task.horizon)
+
     # ------------------------------------------------------------ state
+
+    def blocks(self) -> list[Tensor]:
+        return [*super().blocks(), self.target.flat.block]
 
     def _parts(self) -> dict[str, nn.Module | Target[Twins] | Adam]:
         return {
@@ -163,15 +204,14 @@ class SAC(Algorithm):
         }  # fmt: skip
 
     def state_dict(self) -> dict[str, Tensor]:
-        state = {
-            f"{name}.{key}": value for name, own in self._parts().items() for key, value in own.state_dict().items()
-        }
-        return {**state, "updates": torch.tensor(self.updates)}
+        state = joined(self._parts())
+        return {**state, "updates": torch.tensor(self.updates), **settings_state(self.settings, self._built)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for name, own in self._parts().items():
             own.load_state_dict(part(state, f"{name}."))
         self.updates = int(state["updates"])
+        self._use(restored_settings(self._built, state))
 
 
 @contextmanager

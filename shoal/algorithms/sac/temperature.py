@@ -15,6 +15,11 @@ class Temperature(nn.Module):
         super().__init__()
         self.log = nn.Parameter(torch.tensor(math.log(start)))
 
+    @torch.no_grad()
+    def set(self, value: float) -> None:
+        """Put another in its place."""
+        self.log.fill_(math.log(value))
+
     @property
     def value(self) -> Tensor:
         """As a number to learn by, without a graph."""

@@ -1,0 +1,138 @@
+"""How a batch is cut into minibatches: single rows for models without memory, whole lanes for recurrent ones."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from operator import itemgetter
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shoal.api.algorithm import Task
+from shoal.api.fragment import PER_LANE, Fragment
+from shoal.base.errors import InputError
+from shoal.base.tree import Tree, tree_map
+
+
+@dataclass
+class Experience:
+    """A batch ready to learn from. Arrays `[R, B, ...]`, or `[1, N, ...]` once cut to rows."""
+
+    observation: Tree
+    action: Tensor
+    log_prob: Tensor
+    advantage: Tensor
+    target: Tensor
+    value: Tensor
+    first: Tensor
+    action_mask: Tensor | None
+    state: Tree | None
+    valid: Tensor | None
+    """None: every row counts."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are to learn from."""
+        return self.action.shape[1] if self.valid is None else int(self.valid.sum())
+
+
+COLUMNS = ("observation", "action", "log_prob", "advantage", "target", "value", "first", "action_mask")
+
+Batch = TypeVar("Batch", Experience, Fragment)
+
+
+class Minibatches(ABC, Generic[Batch]):
+    """Gives the minibatches of one epoch after another.
+
+    Always as many as there should be, some of them empty if need be: replicas of a trainer take the same number of steps.
+    """
+
+    @abstractmethod
+    def epoch(self, random: np.random.Generator) -> Iterator[Batch]:
+        """All of the batch once, in a new order."""
+
+
+class RowMinibatches(Minibatches[Experience]):
+    """Valid rows in any order, cut into `count` parts that differ by one row at most."""
+
+    def __init__(self, batch: Experience, count: int) -> None:
+        assert batch.valid is not None
+        keep = torch.nonzero(batch.valid.flatten()).squeeze(1)
+
+        self._rows = _map(batch, lambda tensor: tensor.flatten(0, 1).index_select(0, keep))
+        self._size = len(keep)
+        self._sizes = part_sizes(self._size, count)
+
+    def epoch(self, random: np.random.Generator) -> Iterator[Experience]:
+        order = torch.from_numpy(random.permutation(self._size))
+
+        def split(tensor: Tensor) -> list[Tensor]:
+            # a third of the time that tensor[order] takes: it copies whole rows
+            return list(tensor.index_select(0, order).unsqueeze(0).split(self._sizes, 1))
+
+        shuffled = _map(self._rows, split)
+        yield from (_map(shuffled, itemgetter(i)) for i in range(len(self._sizes)))
+
+
+def part_sizes(rows: int, count: int) -> list[int]:
+    """Of `count` parts that differ by one row at most."""
+    sizes: list[int] = np.diff(np.linspace(0, rows, count + 1).astype(int)).tolist()
+    return sizes
+
+
+def pieces(part: Experience, rows: int) -> list[Experience]:
+    """A minibatch of rows, cut into pieces of at most so many; nothing is copied."""
+    cut = _map(part, lambda tensor: list(tensor.split(rows, 1)))
+    return [_map(cut, itemgetter(i)) for i in range(len(cut.action))]
+
+
+class LaneMinibatches(Minibatches[Batch]):
+    """Whole lanes with the recurrent state they began with."""
+
+    def __init__(self, batch: Batch, count: int) -> None:
+        self._batch: Batch = batch
+        self._count = count
+
+    def epoch(self, random: np.random.Generator) -> Iterator[Batch]:
+        order = torch.from_numpy(random.permutation(self._batch.action.shape[1]))
+        for lanes in torch.tensor_split(order, self._count):
+            yield of_lanes(self._batch, lanes)
+
+
+def of_lanes(batch: Batch, lanes: Tensor) -> Batch:
+    """Some lanes of a batch, `[n]` by their place in it."""
+    columns, states = itemgetter((slice(None), lanes)), itemgetter(lanes)
+    own = {
+        field.name: tree_map(states if field.name in PER_LANE else columns, getattr(batch, field.name))
+        for field in fields(batch)
+    }
+    return replace(batch, **own)
+
+
+def _map(batch: Experience, fn: Callable[[Any], Any]) -> Experience:
+    """Apply `fn` to every column; state and valid are left to the caller."""
+    mapped = {name: tree_map(fn, getattr(batch, name)) for name in COLUMNS}
+    return Experience(**mapped, state=None, valid=None)
+
+
+def count_minibatches(minibatch: int, unroll: int, task: Task, *, recurrent: bool) -> int:
+    """How many parts a batch is cut into; an impossible `minibatch` is an error with the nearest possible one.
+
+    Each of the trainer's replicas has `lanes / replicas` lanes and gives its share to every minibatch.
+    """
+    batch = task.lanes * unroll
+    unit = unroll * task.replicas if recurrent else 1
+    if batch % minibatch == 0 and minibatch % unit == 0:
+        return batch // minibatch
+    possible = [size for size in range(unit, batch + 1, unit) if batch % size == 0 and size >= 2]
+    nearest = min(possible, key=lambda size: abs(size - minibatch))
+    whole = f" in whole lanes of {unroll}" if recurrent else ""
+    whole += f" on each of {task.replicas} trainers" if recurrent and task.replicas > 1 else ""
+    raise InputError(
+        f"algorithm.minibatch = {minibatch} does not divide the batch of {batch} "
+        f"({task.lanes} lanes x {unroll} steps){whole}: try {nearest}"
+    )
