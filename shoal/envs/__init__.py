@@ -12,11 +12,11 @@ AGENT = "agent"
 """The one group, and its one agent, of a world for one."""
 
 ENVS = {
-    "shoal/chain": "shoal.envs.toys.worlds:Chain",
-    "shoal/cut": "shoal.envs.toys.worlds:Cut",
-    "shoal/recall": "shoal.envs.toys.worlds:Recall",
-    "shoal/target": "shoal.envs.toys.worlds:Target",
-    "shoal/masked": "shoal.envs.toys.worlds:Masked",
+    "shoal/chain": "shoal.envs.toys.single_agent:Chain",
+    "shoal/cut": "shoal.envs.toys.single_agent:Cut",
+    "shoal/recall": "shoal.envs.toys.single_agent:Recall",
+    "shoal/target": "shoal.envs.toys.single_agent:Target",
+    "shoal/masked": "shoal.envs.toys.single_agent:Masked",
     "shoal/signal": "shoal.envs.toys.signal:Signal",
     "shoal/deep-sea": "shoal.envs.native.deep_sea:DeepSea",
     "shoal/two-step": "shoal.envs.native.two_step:TwoStep",

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.spaces import Discrete
 
 from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Turn
-from shoal.envs.toys.worlds import Cut, Masked, Target
+from shoal.envs.toys.single_agent import Cut, Masked, Target
 from shoal.testing.check import Check
 from shoal.testing.env import RUNS, check_env
 
@@ -177,7 +177,7 @@ class Forgetful(Target):
 
     def snapshot(self) -> Any:
         tree = super().snapshot()
-        return {**tree, "world": {"targets": np.zeros_like(tree["world"]["targets"])}}
+        return {**tree, "arrays": {"targets": np.zeros_like(tree["arrays"]["targets"])}}
 
 
 class Pickled(Target):

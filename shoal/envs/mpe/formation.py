@@ -10,7 +10,7 @@ import numpy as np
 from shoal.api.env import Array
 from shoal.envs.mpe.particles import Scenario
 from shoal.envs.mpe.physics import Body, Physics, length
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.row_random import RowRandom
 
 AGENT = "agent"
 MAX_AGENTS = 12
@@ -111,10 +111,10 @@ class Line(_Places):
         super().__init__(N, 0.03, [Body(size=0.02)] * 2, terminate_on_success)
         self._shares = np.linspace(0.0, 1.0, N)[:, None, None]
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, world: Physics, rows: Array, random: RowRandom) -> None:
         """The second landmark lies in a random direction, turned on by 5 degrees at a time until it is on the screen."""
         one = world.position[-2][:, rows]
-        turns = np.radians(5) * np.arange(72)[:, None] + chance.uniform(0, 2 * np.pi)
+        turns = np.radians(5) * np.arange(72)[:, None] + random.uniform(0, 2 * np.pi)
         ends = one + self.LENGTH * np.stack([np.cos(turns), np.sin(turns)], axis=1)
         inside = (np.abs(ends) < 1.0).all(axis=1)
         world.position[-1, :, rows] = ends[inside.argmax(axis=0), :, np.arange(rows.size)]

@@ -7,7 +7,7 @@ import numpy as np
 from shoal.api.env import Array
 from shoal.envs.mpe.particles import Scenario
 from shoal.envs.mpe.physics import Body, Physics, length, nearest, pick
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.row_random import RowRandom
 
 ADVERSARY, AGENT = "adversary", "agent"
 
@@ -37,9 +37,9 @@ class Adversary(Scenario):
         """Which landmark is the goal."""
         return {"goal": np.zeros(num_envs, np.int64)}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, world: Physics, rows: Array, random: RowRandom) -> None:
         """A goal at random."""
-        world.memory["goal"][rows] = chance.integers(len(self.landmarks))
+        world.memory["goal"][rows] = random.integers(len(self.landmarks))
 
     def observe(self, world: Physics) -> dict[str, list[Array]]:
         """Where landmarks and others are; the agents first of all where the goal is."""
@@ -78,9 +78,9 @@ class Push(Scenario):
         """Which landmark is the goal."""
         return {"goal": np.zeros(num_envs, np.int64)}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, world: Physics, rows: Array, random: RowRandom) -> None:
         """A goal at random."""
-        world.memory["goal"][rows] = chance.integers(2)
+        world.memory["goal"][rows] = random.integers(2)
 
     def observe(self, world: Physics) -> dict[str, list[Array]]:
         """The adversary: velocity, landmarks, the agent. The agent: the goal, its colour and the landmarks' as well."""

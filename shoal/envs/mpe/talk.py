@@ -7,7 +7,7 @@ import numpy as np
 from shoal.api.env import Array
 from shoal.envs.mpe.particles import Scenario
 from shoal.envs.mpe.physics import Body, Physics, length
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.row_random import RowRandom
 
 SPEAKER, LISTENER, AGENT = "speaker", "listener", "agent"
 EVE, BOB, ALICE = "eve", "bob", "alice"
@@ -30,9 +30,9 @@ class SpeakerListener(Scenario):
         """Which landmark is the goal."""
         return {"goal": np.zeros(num_envs, np.int64)}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, world: Physics, rows: Array, random: RowRandom) -> None:
         """A goal at random."""
-        world.memory["goal"][rows] = chance.integers(3)
+        world.memory["goal"][rows] = random.integers(3)
 
     def observe(self, world: Physics) -> dict[str, list[Array]]:
         """The speaker: the colour of the goal. The listener: its velocity, where the landmarks are, what was said."""
@@ -67,9 +67,9 @@ class Reference(Scenario):
         """The landmark that each agent wants the other to go to."""
         return {"goal": np.zeros((2, num_envs), np.int64)}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, world: Physics, rows: Array, random: RowRandom) -> None:
         """Two goals at random."""
-        world.memory["goal"][:, rows] = chance.integers(3, 2)
+        world.memory["goal"][:, rows] = random.integers(3, 2)
 
     def observe(self, world: Physics) -> dict[str, list[Array]]:
         """The own velocity, where the landmarks are, the colour of the other's goal, what the other said."""
@@ -99,10 +99,10 @@ class Crypto(Scenario):
         """The bit to tell, and the key."""
         return {"goal": np.zeros(num_envs, np.int64), "key": np.zeros(num_envs, np.int64)}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, world: Physics, rows: Array, random: RowRandom) -> None:
         """Both at random."""
-        world.memory["goal"][rows] = chance.integers(2)
-        world.memory["key"][rows] = chance.integers(2)
+        world.memory["goal"][rows] = random.integers(2)
+        world.memory["key"][rows] = random.integers(2)
 
     def observe(self, world: Physics) -> dict[str, list[Array]]:
         """Alice: the bit and the key. Bob: the key and what Alice said. Eve: what Alice said."""

@@ -7,8 +7,8 @@ import numpy as np
 from shoal.api.env import Array
 from shoal.envs.mpe.particles import Scenario
 from shoal.envs.mpe.physics import Body, Physics, length, nearest, pick
-from shoal.envs.native.batch import Batch
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.native_env import NativeEnv
+from shoal.envs.native.row_random import RowRandom
 
 COLLECTOR, DEPOSIT = "collector", "deposit"
 NOTHING = -1
@@ -41,23 +41,23 @@ class Treasure(Scenario):
             "earned": np.zeros(num_envs),
         }
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, world: Physics, rows: Array, random: RowRandom) -> None:
         """Kinds at random, and empty hands."""
-        world.memory["kind"][:, rows] = chance.integers(len(self._kinds), len(self.landmarks))
+        world.memory["kind"][:, rows] = random.integers(len(self._kinds), len(self.landmarks))
         world.memory["alive"][:, rows] = True
         world.memory["holding"][:, rows] = NOTHING
         world.memory["earned"][rows] = 0.0
 
     # ------------------------------------------------------------ picking up, bringing home
 
-    def after(self, world: Physics, env: Batch) -> None:
+    def after(self, world: Physics, env: NativeEnv) -> None:
         """Treasures picked up in the last step come back elsewhere; others are picked up; what is carried is delivered."""
         gone = ~world.memory["alive"]
         world.memory["earned"][:] = 0.0
         self._pick_up(world)
         rows = np.flatnonzero(gone.any(axis=0))
         if rows.size:
-            self._return(world, rows, gone[:, rows], env.chance(rows))
+            self._return(world, rows, gone[:, rows], env.random(rows))
         self._deliver(world)
 
     def _pick_up(self, world: Physics) -> None:
@@ -73,10 +73,10 @@ class Treasure(Scenario):
             memory["alive"][treasure, taken] = False
             memory["earned"][taken] += 5.0
 
-    def _return(self, world: Physics, rows: Array, gone: Array, chance: Chance) -> None:
+    def _return(self, world: Physics, rows: Array, gone: Array, random: RowRandom) -> None:
         count, memory = len(self.landmarks), world.memory
-        place = chance.uniform(-self.landmark_range, self.landmark_range, count, 2)
-        kind = chance.integers(len(self._kinds), count)
+        place = random.uniform(-self.landmark_range, self.landmark_range, count, 2)
+        kind = random.integers(len(self._kinds), count)
         treasure, column = np.nonzero(gone)
         world.position[world.landmarks.start + treasure, :, rows[column]] = place[treasure, :, column]
         memory["kind"][treasure, rows[column]] = kind[treasure, column]

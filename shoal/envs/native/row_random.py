@@ -1,4 +1,4 @@
-"""Chance for many copies in one call: numbers that follow from (seed, copy, episode, time), whoever is asked beside them."""
+"""Random numbers for many copies in one call. Each copy's follow from (seed, copy, episode, time), not from its neighbours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MASK = (1 << 64) - 1
 
 
-class Chance:
+class RowRandom:
     """One stream of numbers per row, drawn side by side: the row is the last axis of every answer.
 
     The streams are SplitMix64 (Steele, Lea and Flood 2014), each started from a hash of its row's key. Unlike a numpy
