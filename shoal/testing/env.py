@@ -8,7 +8,7 @@ from dataclasses import replace
 from shoal.api.env import Env
 from shoal.api.experiment import EnvConfig
 from shoal.testing import env_arrays, env_time
-from shoal.testing.check import Check, describe_error, run_check
+from shoal.testing.check import Check, describe_error, run_check, words
 from shoal.testing.env_time import Trial
 from shoal.testing.recording import Recording
 
@@ -81,9 +81,9 @@ def _check_trial(trial: Trial) -> list[Check]:
     recording = trial.first
     checks = [_runs(trial)]
     if recording.steps:
-        checks += [run_check(_words(check), lambda check=check: check(recording)) for check in RECORDED]  # type: ignore[misc]
+        checks += [run_check(words(check), lambda check=check: check(recording)) for check in RECORDED]  # type: ignore[misc]
     if recording.error is None:
-        checks += [run_check(_words(check), lambda check=check: check(trial)) for check in REPEATED]  # type: ignore[misc]
+        checks += [run_check(words(check), lambda check=check: check(trial)) for check in REPEATED]  # type: ignore[misc]
     return checks
 
 
@@ -94,7 +94,3 @@ def _runs(trial: Trial) -> Check:
     built = trial.env.num_envs
     wrong = built != trial.copies
     return Check(RUNS, not wrong, f"{trial.copies} copies were asked for and num_envs is {built}" if wrong else "")
-
-
-def _words(function: Callable[..., str]) -> str:
-    return function.__name__.replace("_", " ")
