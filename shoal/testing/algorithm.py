@@ -52,7 +52,7 @@ def check_algorithm(
     model: Named | Mapping[str, Any] = MLP,
     masked: bool = False,
 ) -> list[Check]:
-    """Hold an algorithm against its contract. Keep the task small: it is built and updated about twenty times.
+    """Check an algorithm against its contract. Keep the task small: it is built and updated about twenty times.
 
     `config` and `model` are what an experiment's sections would be. `masked`: let random action masks forbid about half.
     """
@@ -70,7 +70,7 @@ def check_algorithm(
 
 
 def its_needs_make_sense(trial: Trial) -> str:
-    """Counts are not negative, and what replay asks for can be had."""
+    """Counts are not negative, and replay is large enough for what it is to give."""
     needs = trial.build().needs
     least = {"unroll": 1, "bootstrap": 0, "burn_in": 0, "max_lag": 0}
     for name, low in least.items():
@@ -122,11 +122,11 @@ def _expect_sound(algorithm: Algorithm, batch: Fragment, update: Update) -> None
         expect(fine, f"metric '{name}' is {metric!r}: make it a finite Mean, Total, Last or Largest")
     replay = algorithm.needs.replay
     if replay is None or replay.priorities is None:
-        expect(update.priorities is None, "update gives priorities, which needs.replay does not ask for")
+        expect(update.priorities is None, "update gives priorities, which needs.replay does not request")
         return
     lanes = len(batch.lanes)
     if update.priorities is None or tuple(update.priorities.shape) != (lanes,):
-        raise Broken(f"needs.replay asks for priorities: let update give one for each of the {lanes} lanes")
+        raise Broken(f"needs.replay requests priorities: let update give one for each of the {lanes} lanes")
     fine = bool(update.priorities.isfinite().all()) and bool((update.priorities >= 0).all())
     expect(fine, "priorities must be finite and not negative")
 

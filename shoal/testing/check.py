@@ -1,4 +1,4 @@
-"""One promise of a contract, tried out: what is asked, whether it holds, and what to do where it does not."""
+"""One check of a contract: its name, whether it passed, and what to do where it did not."""
 
 from __future__ import annotations
 

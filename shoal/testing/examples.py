@@ -49,8 +49,8 @@ def _draw_box(space: Box, shape: tuple[int, ...], random: np.random.Generator) -
     return np.where(space.bounded_below & space.bounded_above, inside, free).astype(space.dtype)
 
 
-def choices_of(space: Space[Any]) -> list[int]:
-    """Choices of each part of an action, as a mask lists them side by side; []: this space has no masks."""
+def mask_widths(space: Space[Any]) -> list[int]:
+    """The number of actions of each part, as a mask lists them side by side; []: this space has no masks."""
     match space:
         case Discrete():
             return [int(space.n)]
@@ -60,9 +60,9 @@ def choices_of(space: Space[Any]) -> list[int]:
 
 
 def draw_mask(space: Space[Any], shape: tuple[int, ...], random: np.random.Generator) -> Array | None:
-    """bool `[*shape, choices]` that allows about half, and one choice of each part at least; None: no masks here."""
+    """bool `[*shape, actions]` that allows about half, and at least one action of each part; None: no masks here."""
     parts = []
-    for count in choices_of(space):
+    for count in mask_widths(space):
         part = random.random((*shape, count)) < 0.5
         np.put_along_axis(part, random.integers(count, size=(*shape, 1)), True, axis=-1)
         parts.append(part)

@@ -16,7 +16,7 @@ from shoal.api.env import AgentGroup
 from shoal.api.policy import Decision, Policy, Request
 from shoal.base.tree import tree_leaves, tree_map
 from shoal.testing.check import Check, describe_error, expect, run_check, words
-from shoal.testing.examples import Knobs, choices_of, draw_request
+from shoal.testing.examples import Knobs, draw_request, mask_widths
 
 ROWS = 40
 SIZES = (16, 24, 32)
@@ -47,10 +47,10 @@ class Trial:
 
 
 def check_policy(make: Callable[[], Policy], group: AgentGroup, *, knobs: Knobs | None = None) -> list[Check]:
-    """Hold the policies that `make()` builds against the contract of Policy.
+    """Check the policies that `make()` builds against the contract of Policy.
 
-    `group` has the spaces of a request: where a policy is told more than its agent observes, `observation_space` is all of it.
-    `knobs`: what an Explorer would set; left out, requests have none.
+    `group` has the spaces of a request: where a policy gets more than its agent observes, `observation_space` is all of it.
+    `knobs`: what an Explorer would set; default: none.
     """
     try:
         trial = Trial(make, make(), group, knobs)
@@ -154,7 +154,7 @@ def a_row_does_not_depend_on_its_batch(trial: Trial) -> str:
 
 def masks_are_respected(trial: Trial) -> str:
     """What a mask forbids is never chosen, whatever the noise."""
-    counts = choices_of(trial.group.action_space)
+    counts = mask_widths(trial.group.action_space)
     if not counts:
         return f"{trial.group.action_space} has no masks"
     start = torch.as_tensor(np.asarray(getattr(trial.group.action_space, "start", 0)))

@@ -158,7 +158,7 @@ FAULTS = {
     Unpublished: ("the policy lies in its block", "policy.late is not in `flat`"),
     Idle: (UPDATES, "left the policy as it was"),
     Wordy: (UPDATES, "metric 'train/odd'"),
-    Prioritising: (UPDATES, "does not ask for"),
+    Prioritising: (UPDATES, "does not request"),
     Unseeded: (SEEDS, "equal seeds start from different parameters"),
     Constant: (SEEDS, "another task.seed starts from the same parameters"),
     Dicey: (SEEDS, "on equal batches gives different bits"),

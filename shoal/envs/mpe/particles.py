@@ -15,7 +15,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
-from shoal.envs.drawing import COLOURS, INK, WHITE, Colour, canvas, disc, picture
+from shoal.envs.drawing import COLOURS, INK, WHITE, Colour, canvas, disc, to_image
 from shoal.envs.mpe.physics import Body, Physics
 from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
 from shoal.envs.native.row_random import RowRandom
@@ -23,7 +23,7 @@ from shoal.envs.native.row_random import RowRandom
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], np.float64)
 """What the five discrete moves do: nothing, left, right, down, up."""
 SIDE, STONE = 420, (173, 181, 189)
-"""Pixels of a picture's side, and the colour of what stands in the way."""
+"""Pixels of an image's side, and the colour of what stands in the way."""
 
 
 class Scenario(ABC):
@@ -64,23 +64,23 @@ class Scenario(ABC):
         """Arrays `[..., num_envs]` that this scenario keeps beside the bodies."""
         return {}
 
-    def begin(self, world: Physics, rows: Array, random: RowRandom) -> None:
+    def begin(self, physics: Physics, rows: Array, random: RowRandom) -> None:
         """Draw what this scenario keeps; the bodies are already placed."""
         return
 
-    def after(self, world: Physics, env: NativeEnv) -> None:
+    def after(self, physics: Physics, env: NativeEnv) -> None:
         """What happens between the movement and the rewards."""
         return
 
     @abstractmethod
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """Stem -> parts `[agents of the stem, ..., num_envs]`, one behind the other in the observation."""
 
     @abstractmethod
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """`[agents, num_envs]`."""
 
-    def solved(self, world: Physics) -> Array | None:
+    def solved(self, physics: Physics) -> Array | None:
         """bool `[num_envs]`: the episode ends here; None: it never ends before its time."""
         return None
 
@@ -122,8 +122,8 @@ class Particles(NativeEnv):
 
     def render(self, row: int) -> Array:
         """The plane from above: agents in the colours of their groups, landmarks dark, the small ones on top."""
-        world, drawn = self.physics, canvas(SIDE, SIDE)
-        at = world.position[..., row]
+        physics, drawn = self.physics, canvas(SIDE, SIDE)
+        at = physics.position[..., row]
         reach = max(
             1.2, 0.2 * np.ceil((np.abs(at).max() + 0.15) / 0.2)
         )  # by steps: a view that never stands still tires
@@ -133,14 +133,14 @@ class Particles(NativeEnv):
             x, y, radius = (
                 at[entity, 0] * scale + SIDE / 2,
                 SIDE / 2 - at[entity, 1] * scale,
-                world.size[entity] * scale,
+                physics.size[entity] * scale,
             )
             if rim is not None:
                 disc(drawn, x, y, radius + 2, rim)
             disc(drawn, x, y, radius, colour, opacity)
 
-        numbers = range(world.landmarks.start, world.landmarks.stop)
-        small = [n for n in numbers if not self.scenario.landmarks[n - world.landmarks.start].collide]
+        numbers = range(physics.landmarks.start, physics.landmarks.stop)
+        small = [n for n in numbers if not self.scenario.landmarks[n - physics.landmarks.start].collide]
         for obstacle in set(numbers) - set(small):
             put(obstacle, STONE)
         for colour, members in zip(cycle(COLOURS), self.scenario.members.values(), strict=False):
@@ -148,17 +148,17 @@ class Particles(NativeEnv):
                 put(agent, colour, opacity=0.85)
         for landmark in small:
             put(landmark, INK, rim=WHITE)
-        return picture(drawn)
+        return to_image(drawn)
 
     # ------------------------------------------------------------ NativeEnv
 
     def begin(self, rows: Array) -> None:
-        world, reach, random = self.physics, self.scenario.landmark_range, self.random(rows)
-        world.position[world.agents, :, rows] = random.uniform(-1, 1, len(self.scenario.agents), 2)
-        world.position[world.landmarks, :, rows] = random.uniform(-reach, reach, len(self.scenario.landmarks), 2)
-        world.velocity[..., rows] = 0.0
-        world.said[..., rows] = 0.0
-        self.scenario.begin(world, rows, random)
+        physics, reach, random = self.physics, self.scenario.landmark_range, self.random(rows)
+        physics.position[physics.agents, :, rows] = random.uniform(-1, 1, len(self.scenario.agents), 2)
+        physics.position[physics.landmarks, :, rows] = random.uniform(-reach, reach, len(self.scenario.landmarks), 2)
+        physics.velocity[..., rows] = 0.0
+        physics.said[..., rows] = 0.0
+        self.scenario.begin(physics, rows, random)
 
     def advance(self, actions: ByGroup) -> Outcome:
         for stem, members in self.scenario.members.items():

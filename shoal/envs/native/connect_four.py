@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
-from shoal.envs.drawing import COLOURS, PAPER, canvas, disc, picture
+from shoal.envs.drawing import COLOURS, PAPER, canvas, disc, to_image
 from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
 
 GROUP = "player"
@@ -46,7 +46,7 @@ class ConnectFour(NativeEnv):
             first, second = stones[line, column]
             colour = YELLOW if first else RED if second else PAPER
             disc(drawn, (column + 0.5) * CELL, (line + 0.5) * CELL, 0.4 * CELL, colour)
-        return picture(drawn)
+        return to_image(drawn)
 
     def begin(self, rows: Array) -> None:
         self.arrays["stones"][rows] = 0

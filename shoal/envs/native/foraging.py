@@ -95,14 +95,14 @@ class Foraging(NativeEnv):
 
     def _gather(self, gathers: Array) -> Array:
         """What each player earns `[num_envs, players]`."""
-        world = self.arrays
-        level, wanted = world["level"], world["food_level"]
-        beside = np.abs(world["place"][:, :, None] - world["food"][:, None]).sum(axis=3) == 1
+        arrays = self.arrays
+        level, wanted = arrays["level"], arrays["food_level"]
+        beside = np.abs(arrays["place"][:, :, None] - arrays["food"][:, None]).sum(axis=3) == 1
         beside &= gathers[:, :, None] & (wanted > 0)[:, None]
         beside &= beside.cumsum(axis=2) == 1  # one food at a time
         power = (beside * level[:, :, None]).sum(axis=1)
         taken = (power >= wanted) & (power > 0)
-        value = np.where(taken, wanted / np.maximum(power, 1), 0.0) / world["worth"][:, None]
+        value = np.where(taken, wanted / np.maximum(power, 1), 0.0) / arrays["worth"][:, None]
         wanted[taken] = 0
         return (beside * value[:, None]).sum(axis=2) * level
 

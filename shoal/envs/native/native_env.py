@@ -111,7 +111,7 @@ class NativeEnv(Env):
         return {}
 
     def action_masks(self) -> ByGroup:
-        """bool `[num_envs, agents, choices]`, of the groups that may not always do everything."""
+        """bool `[num_envs, agents, actions]`, of the groups whose actions are not always all allowed."""
         return {}
 
     # ------------------------------------------------------------ for use in the rules

@@ -36,9 +36,9 @@ class RowRandom:
         share = (bits >> np.uint64(11)) * 2.0**-53
         return (low + (high - low) * share).reshape(*shape, -1)
 
-    def integers(self, choices: int, *shape: int) -> Array:
-        """int64 `[*shape, rows]` in 0 ... choices - 1."""
-        return self.uniform(0, choices, *shape).astype(np.int64)
+    def integers(self, high: int, *shape: int) -> Array:
+        """int64 `[*shape, rows]` in 0 ... high - 1."""
+        return self.uniform(0, high, *shape).astype(np.int64)
 
 
 def _mix(bits: Array) -> Array:

@@ -16,7 +16,7 @@ class TwoStep(NativeEnv):
     """In the first step the first agent alone chooses the second step's game; both earn what their actions pay there.
 
     Action 0 leads to a game that pays 7 whatever they do, action 1 to one that pays 8 if both choose 1, 1 if one of them
-    does, and 0 if none. The best is 8; who adds up the agents' values (VDN) settles for 7. Everyone sees the place, one-hot,
+    does, and 0 if none. The best is 8; the sum of the agents' values (VDN) only finds 7. Everyone sees the place, one-hot,
     and with `agent_id` its own number.
     """
 

@@ -1,4 +1,4 @@
-"""A toy world of two agents in two groups: one knows, the other acts, and a word is all that passes between them."""
+"""A toy environment of two agents in two groups: one knows, the other acts, and a word is all that passes between them."""
 
 from __future__ import annotations
 

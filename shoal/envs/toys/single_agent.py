@@ -1,4 +1,4 @@
-"""Toy worlds of one agent. Each states what a perfect agent earns, so that a learning test knows what to ask for."""
+"""Toy environments of one agent. Each states what a perfect agent earns, which learning tests compare with."""
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ class Masked(NativeEnv):
     """One action is allowed in every step, and only the mask says which; any other raises. A test of masks alone."""
 
     def __init__(
-        self, num_envs: int, *, first_slot: int = 0, choices: int = 4, length: int = 8, autoreset: Autoreset = "same"
+        self, num_envs: int, *, first_slot: int = 0, actions: int = 4, length: int = 8, autoreset: Autoreset = "same"
     ) -> None:
-        super().__init__(_alone(Box(0.0, 1.0, (1,)), Discrete(choices)), num_envs, first_slot, autoreset)
-        self._choices, self._length = choices, length
+        super().__init__(_alone(Box(0.0, 1.0, (1,)), Discrete(actions)), num_envs, first_slot, autoreset)
+        self._size, self._length = actions, length
         self.arrays["allowed"] = np.zeros((num_envs, length + 1), np.int64)
 
     @property
@@ -161,7 +161,7 @@ class Masked(NativeEnv):
 
     def begin(self, rows: Array) -> None:
         for row in rows.tolist():
-            self.arrays["allowed"][row] = self.generator(row).integers(self._choices, size=self._length + 1)
+            self.arrays["allowed"][row] = self.generator(row).integers(self._size, size=self._length + 1)
 
     def advance(self, actions: ByGroup) -> Outcome:
         allowed = self.arrays["allowed"][np.arange(self.num_envs), np.maximum(self.time - 1, 0)]
@@ -180,4 +180,4 @@ class Masked(NativeEnv):
 
     def action_masks(self) -> ByGroup:
         allowed = self.arrays["allowed"][np.arange(self.num_envs), self.time]
-        return {AGENT: allowed[:, None, None] == np.arange(self._choices)}
+        return {AGENT: allowed[:, None, None] == np.arange(self._size)}
