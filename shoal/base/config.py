@@ -85,7 +85,7 @@ Section = Annotated[Named, BeforeValidator(as_named)]
 
 
 def named_by_default(name: str) -> BeforeValidator:
-    """A named section may leave its name out: settings alone are those of `name`."""
+    """A named section without a name: its settings are those of `name`."""
 
     def fill(value: Any) -> Any:
         value = as_named(value)
@@ -102,7 +102,7 @@ class Schedule(Config):
     end: float
     """Value from step `steps` on."""
     steps: Count | None = Field(None, gt=0)
-    """When `end` is reached; left out: at `stop.steps`."""
+    """When `end` is reached; default: at `stop.steps`."""
 
     def at(self, step: int, horizon: int | None) -> float:
         """The value at `step`; `horizon` is the run's `stop.steps`."""
@@ -148,7 +148,7 @@ def load_layers(path: Path | None, overrides: list[str]) -> dict[str, Any]:
 
 
 def _forget_other_class(base: Any, key: str, on_top: Any) -> None:
-    """`model.name=gru` over a file that names another model: the file's other keys are those of the model that is gone."""
+    """`model.name=gru` over a file that names another model: the file's other keys belong to the model that was replaced."""
     from omegaconf import DictConfig, OmegaConf
 
     section, _, last = key.rpartition(".")
@@ -161,7 +161,7 @@ def _forget_other_class(base: Any, key: str, on_top: Any) -> None:
 
 
 def describe(model: type[BaseModel]) -> dict[str, str]:
-    """Field -> the string under it. Read when somebody asks: pydantic would parse the source of every config at every start."""
+    """Field -> the string under it. Read on demand: pydantic would parse the source of every config at every start."""
     said: dict[str, str] = {}
     for owner in reversed(model.__mro__):
         if issubclass(owner, Config):

@@ -23,9 +23,9 @@ def generator(seed: int, purpose: str, slot: int = 0, counter: int = 0) -> np.ra
 
 
 class Generators:
-    """`generator` for one (seed, purpose), slot by slot and counter by counter: one that is set anew, eight times as fast.
+    """`generator` for one (seed, purpose), slot by slot and counter by counter: one generator that is reset, eight times as fast.
 
-    What `at` gives is good until it is asked again.
+    What `at` returns is valid until the next call.
     """
 
     def __init__(self, seed: int, purpose: str) -> None:

@@ -1,5 +1,5 @@
 """How sequences lie in memory: what is small side by side in one record per sequence, what is large in arrays of its own,
-and of stacks of pictures each picture once.
+and of stacks of images each image once.
 
 A draw touches memory at random, and each touch waits: one record costs little more than one of its fields. A *column* is one
 array of a Fragment, of all sequences.
@@ -21,7 +21,7 @@ from shoal.buffers.stacks import Stack, StackColumn
 SMALL = 512
 """Bytes of a sequence's array that still lies in the record."""
 STACKS = ("observation", f"observation/{OWN}")
-"""Where stacks of pictures may be."""
+"""Where stacks of images may be."""
 
 
 class Columns:

@@ -30,7 +30,7 @@ class SequenceReplay(ABC):
     """Keeps the last `sequences` sequences. Of valid rows, always: inserted = held + evicted. A subclass says which are drawn.
 
     `example` gives shapes and dtypes: a Fragment of one lane or more, whatever it holds.
-    `stack`: its observations are stacks of pictures, each of which is kept once.
+    `stack`: its observations are stacks of images, each of which is kept once.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class SequenceReplay(ABC):
         """
 
     def sample_into(self, batch: Fragment, update: int) -> Drawn:
-        """Fill `batch`, `[R, B, ...]`, with what `sample` would give; what it weighs is left to whoever has the other shards."""
+        """Fill `batch`, `[R, B, ...]`, with what `sample` would give; weights are computed by the owner of all shards."""
         places = self._places(len(batch.lanes), update)
         self._columns.draw_into(places, batch)
         return Drawn(self._keys(places), self._chances(places))

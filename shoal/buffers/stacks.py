@@ -1,7 +1,7 @@
-"""Stacks of pictures, each picture kept once: row t+1 shows what row t showed, without the oldest, and one more.
+"""Stacks of images, each image kept once: row t+1 shows what row t showed, without the oldest, and one more.
 
-Nothing is taken on trust: pictures are compared. A row that does not go on from the one before it, as at the start of an
-episode, is kept picture by picture; black ones and repeated ones, with which worlds fill the first stacks, cost nothing.
+Nothing is taken on trust: images are compared. A row that does not go on from the one before it, as at the start of an
+episode, is kept image by image; black ones and repeated ones, with which environments fill the first stacks, cost nothing.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from shoal.base.errors import ShoalError
 from shoal.buffers.column import Column, Draw
 
 BLACK = 0
-"""Of every sequence's pictures the first, all zeros."""
+"""Of every sequence's images the first, all zeros."""
 
 
 @dataclass(frozen=True)
 class Stack:
     """What is known of observations that are stacks."""
 
-    pictures: int
+    images: int
     """In one observation, the oldest first."""
     bootstrap: int = 1
     """Rows that count behind the last valid one; what lies further behind was never filled."""
 
     def room(self, rows: int) -> int:
-        """Pictures that a sequence of so many rows needs: the first row's, one more for each other, and a black one."""
-        return rows + self.pictures
+        """Images that a sequence of so many rows needs: the first row's, one more for each other, and a black one."""
+        return rows + self.images
 
     def nbytes(self, example: np.ndarray) -> int:
-        """Of one sequence of `[R, B, pictures, ...]`."""
+        """Of one sequence of `[R, B, images, ...]`."""
         room = self.room(len(example))
-        return room * example[0, 0, 0].nbytes + len(example) * self.pictures * index_dtype(room).itemsize
+        return room * example[0, 0, 0].nbytes + len(example) * self.images * index_dtype(room).itemsize
 
 
 class StackColumn(Column):
-    """`example`: `[R, B, pictures, ...]`."""
+    """`example`: `[R, B, images, ...]`."""
 
     def __init__(self, example: np.ndarray, sequences: int, stack: Stack) -> None:
         self._rows, self._stack = len(example), stack
         self._room = stack.room(self._rows)
-        self._pictures = np.zeros((sequences, self._room, *example.shape[3:]), example.dtype)
-        self._index = np.zeros((self._rows, sequences, stack.pictures), index_dtype(self._room))
+        self._images = np.zeros((sequences, self._room, *example.shape[3:]), example.dtype)
+        self._index = np.zeros((self._rows, sequences, stack.images), index_dtype(self._room))
 
     def write(self, place: int, values: np.ndarray, valid: np.ndarray) -> None:
         index, new = numbered(values)
@@ -52,8 +52,8 @@ class StackColumn(Column):
             self._check(over, valid)
             index[over], new = BLACK, new & ~over
         lanes = values.shape[1]
-        rows, lane, picture = np.nonzero(new)
-        self._pictures[place + lane, index[new]] = values[rows, lane, picture]
+        rows, lane, image = np.nonzero(new)
+        self._images[place + lane, index[new]] = values[rows, lane, image]
         self._index[:, place : place + lanes] = index
 
     def _check(self, over: np.ndarray, valid: np.ndarray) -> None:
@@ -62,8 +62,8 @@ class StackColumn(Column):
         row = np.arange(self._rows)[:, None]
         if (over.any(2) & (row <= last + self._stack.bootstrap)).any():
             raise ShoalError(
-                f"observations are no stacks of {self._stack.pictures} pictures that move on by one at each step, as the world's "
-                f"AgentGroup.stacked = {self._stack.pictures} says: set it to 0, and they are kept whole"
+                f"observations are no stacks of {self._stack.images} images that move on by one at each step, as the environment's "
+                f"AgentGroup.stacked = {self._stack.images} says: set it to 0, and they are kept whole"
             )
 
     def drawn(self, draw: Draw) -> np.ndarray:
@@ -74,18 +74,18 @@ class StackColumn(Column):
 
     @property
     def _flat(self) -> np.ndarray:
-        return self._pictures.reshape(-1, *self._pictures.shape[2:])
+        return self._images.reshape(-1, *self._images.shape[2:])
 
     def _places(self, draw: Draw) -> np.ndarray:
-        """Of pictures, `[R, B, pictures]`."""
+        """Of images, `[R, B, images]`."""
         return self._index.take(draw.places, 1) + (draw.places * self._room)[:, None]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {"pictures": self._pictures, "index": self._index}
+        return {"images": self._images, "index": self._index}
 
 
 def numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`[R, B, pictures, ...]` -> which of its lane's pictures each is, and whether it is the first of that number."""
+    """`[R, B, images, ...]` -> which of its lane's images each is, and whether it is the first of that number."""
     moved, black, repeated = compared(_words(values))
     new = ~(black | repeated)
     new[moved, :-1] = False
@@ -94,13 +94,13 @@ def numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     index = np.where(new, number, BLACK)
     for row in range(len(index)):
         np.copyto(index[row, :, :-1], index[row - 1, :, 1:], where=moved[row, :, None])
-        for picture in range(1, index.shape[2]):
-            np.copyto(index[row, :, picture], index[row, :, picture - 1], where=repeated[row, :, picture])
+        for image in range(1, index.shape[2]):
+            np.copyto(index[row, :, image], index[row, :, image - 1], where=repeated[row, :, image])
     return index, new
 
 
 def compared(words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`[R, B, pictures, words]` -> rows that go on from the one before, `[R, B]`; of the others, `[R, B, pictures]`: pictures that
+    """`[R, B, images, words]` -> rows that go on from the one before, `[R, B]`; of the others, `[R, B, images]`: images that
     are black, and those that are like the one before."""
     moved = np.zeros(words.shape[:2], bool)
     moved[1:] = (words[1:, :, :-1] == words[:-1, :, 1:]).all((2, 3))
@@ -114,11 +114,11 @@ def compared(words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _words(values: np.ndarray) -> np.ndarray:
-    """The bits of each picture, so that what counts as equal comes back the same; in eights of bytes where they fit."""
+    """The bits of each image, so that what counts as equal comes back the same; in eights of bytes where they fit."""
     flat = np.ascontiguousarray(values).reshape(*values.shape[:3], -1).view(np.uint8)
     return flat if flat.shape[-1] % 8 else flat.view(np.uint64)
 
 
 def index_dtype(room: int) -> np.dtype:
-    """The smallest that numbers so many pictures."""
+    """The smallest that numbers so many images."""
     return np.min_scalar_type(room - 1)

@@ -1,4 +1,4 @@
-"""Worlds: adapters that turn other people's environments into an `Env`, and toy worlds with known answers."""
+"""Environments: adapters that turn other people's environments into an `Env`, and toy environments with known answers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from shoal.api.experiment import EnvConfig
 
 AGENT = "agent"
-"""The one group, and its one agent, of a world for one."""
+"""The one group, and its one agent, of a single-agent environment."""
 
 ENVS = {
-    "shoal/chain": "shoal.envs.toys.worlds:Chain",
-    "shoal/cut": "shoal.envs.toys.worlds:Cut",
-    "shoal/recall": "shoal.envs.toys.worlds:Recall",
-    "shoal/target": "shoal.envs.toys.worlds:Target",
-    "shoal/masked": "shoal.envs.toys.worlds:Masked",
+    "shoal/chain": "shoal.envs.toys.single_agent:Chain",
+    "shoal/cut": "shoal.envs.toys.single_agent:Cut",
+    "shoal/recall": "shoal.envs.toys.single_agent:Recall",
+    "shoal/target": "shoal.envs.toys.single_agent:Target",
+    "shoal/masked": "shoal.envs.toys.single_agent:Masked",
     "shoal/signal": "shoal.envs.toys.signal:Signal",
     "shoal/deep-sea": "shoal.envs.native.deep_sea:DeepSea",
     "shoal/two-step": "shoal.envs.native.two_step:TwoStep",
@@ -37,14 +37,14 @@ ENVS = {
     "shoal/line": "shoal.envs.mpe.formation:Line.batch",
     "shoal/treasure": "shoal.envs.mpe.treasure:Treasure.batch",
 }
-"""Shoal's own worlds: id -> `module:Class`, imported only when chosen."""
+"""Shoal's own environments: id -> `module:Class`, imported only when chosen."""
 
 
 def make_env(config: EnvConfig, num_envs: int, *, first_slot: int = 0, render: bool = False) -> Env:
-    """Build `num_envs` copies of the configured world.
+    """Build `num_envs` copies of the configured environment.
 
     `first_slot` is the run-wide number of the first copy: what a copy lives through follows from the seed and its own
-    number, not from how copies are split over actors. `render` asks for worlds that can draw themselves.
+    number, not from how copies are split over actors. `render`: build them so that they can be rendered.
     """
     from shoal.envs.factory import build_env
 

@@ -1,7 +1,7 @@
-"""What was done in the open episodes of some copies: enough to live through them again, where a world cannot be copied.
+"""The actions of the open episodes of some copies: enough to replay them, where an environment cannot be copied.
 
-A world that steps in Python is a function of its episode's seed and the actions since. So its snapshot is both, and what it
-showed last: a world that shows something else after the same actions does not repeat itself, and is not restored.
+An environment that steps in Python is a function of its episode's seed and the actions since. So its snapshot is both, and its
+last observation: an environment that shows another one after the same actions is not deterministic, and is not restored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SLACK = 1_000
 
 
 class NotRestoredError(ShoalError):
-    """A world did not come to where it was: it does not repeat itself."""
+    """The replayed actions led elsewhere: the environment is not deterministic."""
 
 
 class ActionLog:
@@ -39,10 +39,10 @@ class ActionLog:
         """A step; `began`: the step at which each copy's episode did."""
         self._steps.append({group: np.array(array) for group, array in actions.items()})
         if len(self._steps) % _SLACK == 0:
-            gone = min(min(began) - self._from, len(self._steps))
-            gone = max(gone, len(self._steps) - LONGEST)
-            del self._steps[:gone]
-            self._from += gone
+            removed = min(min(began) - self._from, len(self._steps))
+            removed = max(removed, len(self._steps) - LONGEST)
+            del self._steps[:removed]
+            self._from += removed
 
     def snapshot(self, began: list[int]) -> Tree | None:
         """All that is needed to repeat the open episodes; None: one of them is too long."""
@@ -72,7 +72,7 @@ class ActionLog:
 
 
 def check_repeated(name: str, was: Tree, seen: Tree) -> None:
-    """What the world shows now must be what it showed then."""
+    """The observation now must equal the stored one."""
     now = dict(tree_leaves(seen))
     for path, leaf in tree_leaves(was):
         if not np.array_equal(leaf, now[path], equal_nan=leaf.dtype.kind == "f"):

@@ -1,7 +1,7 @@
-"""Atari games, by ale-py's own batch of emulators: they step and shrink their pictures in threads, outside Python.
+"""Atari games, by ale-py's own batch of emulators: they step and shrink their images in threads, outside Python.
 
-What DQN's authors made customary is done in the world: greyscale, 84 x 84, the larger of the last two of four frames, four
-such pictures side by side, up to 30 idle frames before an episode. Rewards stay the game's own: `env.clip_reward` bounds what
+What DQN's authors made customary is done in the environment: greyscale, 84 x 84, the larger of the last two of four frames, four
+such images side by side, up to 30 idle frames before an episode. Rewards stay the game's own: `env.clip_reward` bounds what
 is learnt from.
 """
 
@@ -33,19 +33,19 @@ class AtariVector(GymnasiumVector):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], name: str, *, first_slot: int = 0) -> None:
         super().__init__(env, name, first_slot=first_slot)
-        (pictures, *_), group = self._space.shape or (0,), self.groups[AGENT]
-        self.groups = {AGENT: replace(group, stacked=pictures)}
+        (images, *_), group = self._space.shape or (0,), self.groups[AGENT]
+        self.groups = {AGENT: replace(group, stacked=images)}
 
     def send(self, actions: dict[str, Array]) -> None:
         """The emulators begin at once; until `recv` the caller's time is its own."""
         self._call(self._env.send, np.ascontiguousarray(self._chosen(actions)))  # type: ignore[attr-defined]
 
     def render(self, row: int) -> Array | None:
-        """The newest picture that the copy saw, in grey unless the world has colours."""
+        """The newest image that the copy saw, in grey unless the environment has colours."""
         if self._newest is None:
             return None
-        picture = self._newest[row, 0, -1]
-        return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=-1)
+        image = self._newest[row, 0, -1]
+        return image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=-1)
 
     def _answer(self) -> Any:
         return self._call(self._env.recv)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""An Env that steps in a thread of its own: `send` returns at once. For worlds that sleep, wait or compute outside Python."""
+"""An Env that steps in a thread of its own: `send` returns at once. For environments that sleep, wait or compute outside Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Discs on a plain ground, smooth at their edges, by numpy alone: how native worlds show themselves."""
+"""Discs on a plain ground, smooth at their edges, by numpy alone: how native environments show themselves."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def disc(on: Array, x: float, y: float, radius: float, colour: Colour, opacity: 
     part += inside * (np.array(colour, np.float32) - part)
 
 
-def picture(drawn: Array) -> Array:
+def to_image(drawn: Array) -> Array:
     """Bytes, as `Env.render` gives them."""
     return np.rint(drawn).astype(np.uint8)

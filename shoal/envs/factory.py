@@ -1,7 +1,7 @@
 """From the `env` settings to an Env. Every mistake in them becomes one line that names key, value and remedy.
 
-An id names a gymnasium world (`CartPole-v1`, `module:Id-v0`), a PettingZoo game (`classic/tictactoe_v3`), one of Shoal's own
-(`shoal/chain`), or the user's factory (`module:factory`, `file.py:factory`). Worlds come in two forms: `loop` (single
+An id names a gymnasium environment (`CartPole-v1`, `module:Id-v0`), a PettingZoo game (`classic/tictactoe_v3`), one of Shoal's own
+(`shoal/chain`), or the user's factory (`module:factory`, `file.py:factory`). Environments come in two forms: `loop` (single
 environments) and `native` (a batch).
 """
 
@@ -47,14 +47,14 @@ def _build(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> E
         make_one = _single_maker(config, render)
         return _loop([make_one() for _ in range(num_envs)], config, first_slot)
     if config.pictures is not None:
-        raise _no_pictures(config)
+        raise _no_images(config)
     if _is_registered(config.id):
         return _adapt(_make_vector(config, num_envs, render), config, first_slot)
     return _adapt(_call_batched(config, num_envs, first_slot), config, first_slot)
 
 
 def forms_of(config: EnvConfig) -> tuple[Form, ...]:
-    """In which forms this world can be had with these wrappers."""
+    """In which forms this environment can be had with these wrappers."""
     if not _is_registered(config.id):
         return ("native",) if _is_batched(_factory(config)) else ("loop",)
     spec = _spec(config)
@@ -65,18 +65,18 @@ def forms_of(config: EnvConfig) -> tuple[Form, ...]:
 
 
 def _choose_form(config: EnvConfig) -> Form:
-    forms, world = forms_of(config), f"'{config.id}'"
+    forms, named = forms_of(config), f"'{config.id}'"
     if "native" in forms and config.wrappers:
-        raise InputError(f"env.wrappers = {config.wrappers}: {world} is a batch, and wrappers go around single copies")
+        raise InputError(f"env.wrappers = {config.wrappers}: {named} is a batch, and wrappers go around single copies")
     if config.vector == "auto":
         return forms[-1]
     if config.vector in forms:
         return config.vector
     if config.vector == "loop":
-        raise InputError(f"env.vector = 'loop': {world} is a batch and has no single copies; write auto")
+        raise InputError(f"env.vector = 'loop': {named} is a batch and has no single copies; write auto")
     if config.wrappers:
         raise InputError("env.vector = 'native': env.wrappers go around single copies; drop them or write loop")
-    raise InputError(f"env.vector = 'native': {world} has no vector implementation of its own; write auto or loop")
+    raise InputError(f"env.vector = 'native': {named} has no vector implementation of its own; write auto or loop")
 
 
 # ---------------------------------------------------------------- finding
@@ -94,7 +94,7 @@ def _spec(config: EnvConfig) -> EnvSpec:
     if name.startswith(ATARI) and not module:
         module = "ale_py"
     if module:
-        with _explained(config, "env.id"):  # importing the module registers its worlds
+        with _explained(config, "env.id"):  # importing the module registers its environments
             import_target(f"{module}:__name__", key="env.id")
     spec = gymnasium.registry.get(name)
     if spec is None:
@@ -111,7 +111,7 @@ def _factory(config: EnvConfig) -> Callable[..., Any]:
             return find_game(target)
     if target.startswith("shoal/"):
         if target not in ENVS:
-            raise InputError(f"env.id = '{target}' is not a world of Shoal's; {did_you_mean(target, ENVS)}")
+            raise InputError(f"env.id = '{target}' is not an environment of Shoal's; {did_you_mean(target, ENVS)}")
         target = ENVS[target]
     with _explained(config, "env.id"):
         factory = import_target(target, key="env.id")
@@ -161,16 +161,16 @@ def _loop(copies: list[Single], config: EnvConfig, first_slot: int) -> Env:
     if is_game(copies[0]):
         from shoal.envs.pettingzoo_loop import PettingZooLoop
 
-        return PettingZooLoop(copies, config.id, first_slot=first_slot, pictures=config.pictures)
+        return PettingZooLoop(copies, config.id, first_slot=first_slot, images=config.pictures)
     if config.pictures is not None:
-        raise _no_pictures(config)
+        raise _no_images(config)
     from shoal.envs.gymnasium_loop import GymnasiumLoop
 
     return GymnasiumLoop(copies, config.id, first_slot=first_slot)
 
 
 def _creator(config: EnvConfig, entry: str | Callable[..., Any] | None) -> Callable[..., Any]:
-    assert entry is not None, "a world was asked for in a form it does not have"
+    assert entry is not None, "this environment does not have this form"
     with _explained(config, "env.id"):
         return load_env_creator(entry) if isinstance(entry, str) else entry
 
@@ -237,9 +237,9 @@ def _explained(config: EnvConfig, key: str, target: str | None = None) -> Iterat
         raise InputError(f"{wanted} needs a package that is not installed: {_remedy(error)}") from error
     except Exception as error:
         said = {"env.id": f"'{config.id}'", "env.kwargs": config.kwargs, "env.wrappers": f"'{target}'"}[key]
-        world = "" if key == "env.id" else f" does not suit '{config.id}'"
+        whose = "" if key == "env.id" else f" does not suit '{config.id}'"
         text = " ".join(str(error).split()).split(" was raised from the environment creator")[0]
-        raise InputError(f"{key} = {said}{world}: {type(error).__name__}: {text}") from error
+        raise InputError(f"{key} = {said}{whose}: {type(error).__name__}: {text}") from error
 
 
 def _remedy(error: ImportError | gymnasium.error.DependencyNotInstalled) -> str:
@@ -251,7 +251,7 @@ def _remedy(error: ImportError | gymnasium.error.DependencyNotInstalled) -> str:
     return f"pip install {error.name}" if isinstance(error, ImportError) and error.name else text
 
 
-def _no_pictures(config: EnvConfig) -> InputError:
+def _no_images(config: EnvConfig) -> InputError:
     return InputError(
         f"env.pictures is for PettingZoo games, and '{config.id}' is none: wrap it by env.wrappers instead"
     )

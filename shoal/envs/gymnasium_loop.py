@@ -1,4 +1,4 @@
-"""Single gymnasium environments, stepped one after the other: the copies of any world without a batch of its own.
+"""Single gymnasium environments, stepped one after the other: for environments without a vector implementation.
 
 Batched actions go in, a batched `Step` comes out. A copy that ends is reset within the same step. What one copy lives
 through depends on the seed and on its own run-wide number alone.
@@ -25,7 +25,7 @@ from shoal.base.seeding import derive_seed
 from shoal.envs import AGENT
 from shoal.envs.action_log import ActionLog, check_repeated, copied
 from shoal.envs.info_metrics import InfoMetrics
-from shoal.envs.spaces import Columns, action_decoder, action_space, count_choices, flat_mask, observation_space
+from shoal.envs.spaces import Columns, action_decoder, action_space, flat_mask, mask_width, observation_space
 from shoal.envs.stages import tell_stage
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit)
@@ -40,7 +40,7 @@ class _End(NamedTuple):
 
 
 class GymnasiumLoop(Env):
-    """`envs` in a Python loop; same-step autoreset. `name` is what errors call the world.
+    """`envs` in a Python loop; same-step autoreset. `name` is what errors call the environment.
 
     Every array is allocated once and written in place, so a Step is valid until the next `send`.
     """
@@ -54,7 +54,7 @@ class GymnasiumLoop(Env):
         self.groups = {AGENT: AgentGroup((AGENT,), space, action_space(first.action_space, name), stacked_by(first))}
         self.render_fps = float(first.metadata.get("render_fps") or self.render_fps)
         self._decode = action_decoder(first.action_space)
-        self._choices = count_choices(first.action_space)
+        self._mask_width = mask_width(first.action_space)
         self._step_functions = [env.step for env in envs]
 
         self._columns, self._final_columns = Columns(space, rows), Columns(space, rows)
@@ -85,14 +85,14 @@ class GymnasiumLoop(Env):
         self._clear_flags()
         infos = [self._begin(row) for row in range(self.num_envs)]
         masked = any("action_mask" in info for info in infos)
-        self._mask = np.ones((self.num_envs, 1, self._choices), bool) if masked else None
+        self._mask = np.ones((self.num_envs, 1, self._mask_width), bool) if masked else None
         for row, info in enumerate(infos):
             self._read_mask(row, info)
         self._write_observations()
         return Step({AGENT: self._turn(None)})
 
     def send(self, actions: dict[str, Array]) -> None:
-        """Keeps the actions, as the world's own space wants them; the copies step in `recv`."""
+        """Keeps the actions, as the environment's own space wants them; the copies step in `recv`."""
         self._actions = list(self._decode(actions[AGENT][:, 0]))
         self._log.add({AGENT: actions[AGENT]}, self._began)
 
@@ -109,7 +109,7 @@ class GymnasiumLoop(Env):
         return Step({AGENT: self._turn(final)}, advanced=self.num_envs, episodes=episodes)
 
     def render(self, row: int) -> Array | None:
-        """The copy's own picture, where the world was built with `render`."""
+        """The copy's own image, where the environment was built with `render`."""
         if self._envs[row].render_mode != "rgb_array":
             return None
         try:
@@ -128,8 +128,8 @@ class GymnasiumLoop(Env):
         log = self._log.snapshot(self._began)
         if log is None:
             return None
-        books = {"seed": self._seed, "count": self._count, "episode": np.array(self._episode)}
-        return {"log": log, **books, "returns": self._returns.copy(), "seen": copied(self._columns.tree)}
+        counts = {"seed": self._seed, "count": self._count, "episode": np.array(self._episode)}
+        return {"log": log, **counts, "returns": self._returns.copy(), "seen": copied(self._columns.tree)}
 
     def restore(self, tree: Tree) -> None:
         """Live through the open episodes again. Whether there are masks is known from `reset`."""
@@ -179,7 +179,7 @@ class GymnasiumLoop(Env):
             raise self._failure(row, error) from error
 
     def _turn_over(self, end: _End) -> Episode:
-        """Close the books of an ended copy, keep what it saw last, and start its next episode."""
+        """Record the episode of an ended copy, keep its final observation, and start its next episode."""
         row, terminated, truncated, info = end
         self._flagged = True
         self._terminated[row], self._truncated[row] = terminated, truncated
@@ -243,7 +243,7 @@ class GymnasiumLoop(Env):
         if self._mask is None:
             raise self._failure(row, "info['action_mask'] came with step() but not with reset(): give it with both")
         try:
-            self._mask[row, 0] = flat_mask(mask, self._choices)
+            self._mask[row, 0] = flat_mask(mask, self._mask_width)
         except ValueError as error:
             raise self._failure(row, error) from error
 
@@ -285,9 +285,9 @@ def _check_alike(envs: list[gymnasium.Env[Any, Any]], name: str) -> None:
 
 
 def stacked_by(env: gymnasium.Env[Any, Any]) -> int:
-    """How many pictures gymnasium's own wrapper stacks, if nothing but what leaves observations alone lies around it.
+    """How many images gymnasium's own wrapper stacks, if all wrappers around it leave observations unchanged.
 
-    First stacks that are filled up with pictures of the user's own are no such stacks.
+    First stacks that are filled up with images of the user's own are no such stacks.
     """
     while isinstance(env, TRANSPARENT):
         env = env.env

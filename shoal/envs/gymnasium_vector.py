@@ -1,4 +1,4 @@
-"""A gymnasium `VectorEnv` as an Env: worlds that step all their copies in one call of their own.
+"""A gymnasium `VectorEnv` as an Env: environments that step all their copies in one call.
 
 Batched actions go in, a batched `Step` comes out. Both of gymnasium's autoreset habits are kept as they are: in the
 same step (the last observations come in `info["final_obs"]`), or in the next one (an idle call, no environment step).
@@ -25,8 +25,8 @@ from shoal.envs.spaces import (
     action_decoder,
     action_space,
     add_agent_axis,
-    count_choices,
     flat_mask,
+    mask_width,
     observation_space,
 )
 from shoal.envs.stages import tell_stage
@@ -36,7 +36,7 @@ CARTPOLE = ("state", "steps", "prev_done")
 
 
 class GymnasiumVector(Env):
-    """`env` and its own copies, one group of one agent. `name` is what errors call the world."""
+    """`env` and its own copies, one group of one agent. `name` is what errors call the environment."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any], name: str, *, first_slot: int = 0) -> None:
         self._env, self._name, self._first_slot = env, name, first_slot
@@ -46,35 +46,35 @@ class GymnasiumVector(Env):
         self.groups = {AGENT: AgentGroup((AGENT,), self._space, action_space(env.single_action_space, name))}
         self.render_fps = float(env.metadata.get("render_fps") or self.render_fps)
         self._decode = action_decoder(env.single_action_space)
-        self._choices = count_choices(env.single_action_space)
+        self._mask_width = mask_width(env.single_action_space)
         self._final = Columns(self._space, rows)
         self._masked = False
         self._idle = np.zeros(rows, bool)
         self._returns, self._lengths = np.zeros(rows), np.zeros(rows, np.int64)
         self._actions: Array | None = None
-        self._pictures: Any = None
-        """Of all copies, drawn at once when the first is asked for."""
+        self._images: Any = None
+        """Of all copies, rendered at once by the first call."""
         self._numbers: InfoMetrics | None = None
 
     def reset(self, seed: int) -> Step:
-        """Episode 0 of every copy. Later episodes follow from it, inside the world."""
+        """Episode 0 of every copy. Later episodes follow from it, inside the environment."""
         self._numbers = InfoMetrics(self.watched) if self.watched else None
         self._idle[:] = False
         self._returns[:] = 0.0
         self._lengths[:] = 0
-        self._pictures = None
+        self._images = None
         observation, info = self._call(self._env.reset, seed=self._seeds(seed))
         self._masked = "action_mask" in info
         nothing = np.zeros(self.num_envs, bool)
         return Step({AGENT: self._turn(observation, np.zeros(self.num_envs), nothing, nothing, info)})
 
     def send(self, actions: dict[str, Array]) -> None:
-        """Keeps the actions; the world steps in `recv`."""
+        """Keeps the actions; the environment steps in `recv`."""
         self._actions = self._chosen(actions)
 
     def recv(self, timeout: float) -> Step:
-        """Step all copies. `timeout` cannot be kept: the world runs in this very thread."""
-        self._pictures = None
+        """Step all copies. `timeout` cannot be kept: the environment runs in this thread."""
+        self._images = None
         observation, reward, terminated, truncated, info = self._answer()
         live = ~self._idle
         reward = np.where(self._idle, 0.0, np.asarray(reward, np.float64))
@@ -94,53 +94,53 @@ class GymnasiumVector(Env):
         return Step({AGENT: turn}, advanced=int(live.sum()), episodes=episodes)
 
     def render(self, row: int) -> Array | None:
-        """One picture of those the world draws of all its copies."""
+        """One image of those the environment draws of all its copies."""
         if self._env.render_mode != "rgb_array":
             return None
-        if self._pictures is None:
+        if self._images is None:
             try:
-                self._pictures = self._env.render()
+                self._images = self._env.render()
             except gymnasium.error.DependencyNotInstalled as error:
                 raise InputError(f"{self._name} cannot be drawn: {error}") from error
-        return None if self._pictures is None else np.asarray(self._pictures[row])
+        return None if self._images is None else np.asarray(self._images[row])
 
     def set_stage(self, number: int) -> bool:
-        """The world is told, if it has such a method."""
+        """Passed on to the environment, if it has such a method."""
         return tell_stage([self._env.unwrapped], number)
 
     def snapshot(self) -> Tree | None:
-        """Of the worlds whose insides are known: CartPole's."""
-        world = self._env.unwrapped
-        if type(world) is not CartPoleVectorEnv:
+        """Of environments whose internal state is known: CartPole's."""
+        env = self._env.unwrapped
+        if type(env) is not CartPoleVectorEnv:
             return None
-        random = json.dumps(world.np_random.bit_generator.state).encode()
-        inside = {name: np.copy(getattr(world, name)) for name in CARTPOLE}
-        books = {"idle": self._idle, "returns": self._returns, "lengths": self._lengths}
-        return {"world": inside, "random": np.frombuffer(random, np.uint8), **tree_map(np.copy, books)}
+        random = json.dumps(env.np_random.bit_generator.state).encode()
+        inside = {name: np.copy(getattr(env, name)) for name in CARTPOLE}
+        counts = {"idle": self._idle, "returns": self._returns, "lengths": self._lengths}
+        return {"env": inside, "random": np.frombuffer(random, np.uint8), **tree_map(np.copy, counts)}
 
     def restore(self, tree: Tree) -> None:
         """Go on from a snapshot of as many copies."""
-        world = self._env.unwrapped
-        for name, values in tree["world"].items():
-            setattr(world, name, values.copy())
-        world.np_random.bit_generator.state = json.loads(tree["random"].tobytes())
+        env = self._env.unwrapped
+        for name, values in tree["env"].items():
+            setattr(env, name, values.copy())
+        env.np_random.bit_generator.state = json.loads(tree["random"].tobytes())
         self._idle = tree["idle"].copy()
         self._returns[:], self._lengths[:] = tree["returns"], tree["lengths"]
 
     def close(self) -> None:
-        """Close the world."""
+        """Close the environment."""
         self._env.close()
 
     # ------------------------------------------------------------ parts of a step
 
     def _seeds(self, seed: int) -> Any:
-        """What `reset` is told: the first copy's seed; the world gives the others theirs."""
+        """What `reset` is told: the first copy's seed; the environment gives the others theirs."""
         return derive_seed(seed, "episode", self._first_slot, 0)
 
     def _chosen(self, actions: dict[str, Array]) -> Array:
         chosen = actions[AGENT][:, 0]
         if self._idle.any():
-            # Nobody decided for an idle copy: what stands there may lie outside the space, which some worlds refuse.
+            # Nobody decided for an idle copy: what stands there may lie outside the space, which some environments refuse.
             chosen = chosen.copy()
             chosen[self._idle] = 0
         return self._decode(chosen)
@@ -165,11 +165,11 @@ class GymnasiumVector(Env):
             raise ValueError("info['action_mask'] came with step() but not with reset(): give it with both")
         if not self._masked:
             return None
-        mask = np.ones((self.num_envs, 1, self._choices), bool)
+        mask = np.ones((self.num_envs, 1, self._mask_width), bool)
         if given is not None:
             present = info.get("_action_mask", np.ones(self.num_envs, bool))
             for row in np.flatnonzero(present):
-                mask[row, 0] = flat_mask(given[row], self._choices)
+                mask[row, 0] = flat_mask(given[row], self._mask_width)
         return mask
 
     def _final_observation(self, ended: Array, info: dict[str, Any]) -> Tree:

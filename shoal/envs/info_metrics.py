@@ -48,7 +48,7 @@ class InfoMetrics:
         return {name: float(np.mean(values)) for name, values in found.items()}
 
     def take_batch(self, info: Mapping[str, Any], rows: np.ndarray) -> None:
-        """Some copies of a vector world, in gymnasium's batched form: `{name: [rows], _name: which rows have it}`."""
+        """Some copies of a vector environment, in gymnasium's batched form: `{name: [rows], _name: which rows have it}`."""
         for batch in (info, info.get("metrics") or {}):
             for name in self._watched:
                 if name in batch:

@@ -1,4 +1,4 @@
-"""Worlds made harder by showing less of them."""
+"""Environments made harder by showing less of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HideVelocity(gymnasium.ObservationWrapper[Array, Any, Array]):
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, Box) or len(space.shape) != 1 or max(keep) >= space.shape[0]:
-            raise TypeError(f"HideVelocity keeps entries {list(keep)} of a vector; the world shows {space}")
+            raise TypeError(f"HideVelocity keeps entries {list(keep)} of a vector; the environment shows {space}")
         self._keep = list(keep)
         self.observation_space = Box(space.low[self._keep], space.high[self._keep], dtype=space.dtype)
 

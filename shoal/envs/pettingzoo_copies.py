@@ -60,7 +60,7 @@ class Copy(ABC):
 
     @abstractmethod
     def step(self, action_of: Callable[[Agent], Any]) -> Scene:
-        """Go on; `action_of` gives the action of whoever is asked."""
+        """Go on; `action_of` gives the action of an agent."""
 
     def state(self) -> Array | None:
         """The game's global state; None: it has none."""
@@ -81,7 +81,7 @@ class ParallelCopy(Copy):
         super().__init__()
         self.env = env
         if isinstance(env, aec_to_parallel_wrapper):
-            # It looks at every agent twice a step and throws the first look away: half the time of a game with pictures.
+            # It looks at every agent twice a step and throws the first look away: half the time of a game with images.
             env.aec_env.last = lambda observe=True: (None, 0.0, False, False, {})
 
     def reset(self, seed: int) -> Scene:

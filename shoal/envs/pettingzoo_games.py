@@ -1,7 +1,7 @@
 """The games of PettingZoo and MPE2 by their ids: `mpe2/simple_spread_v3`, `classic/tictactoe_v3`, `pettingzoo/sisl/pursuit_v5`.
 
 A game comes as the function that builds one copy: parallel where the game offers it, else turn by turn (AEC). Nothing of
-PettingZoo is imported before such an id is asked for.
+PettingZoo is imported before such an id is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FAMILIES = {
 FORGOTTEN = {"butterfly/knights_archers_zombies_v11": "zombie_spawn_interval"}
 """Counters that a game's own reset leaves running, so that an episode would depend on the one before."""
 UNDRAWN = {"butterfly/pistonball_v6"}
-"""Games that draw what their agents see only when they are to be rendered: without it, all see an empty picture for ever."""
+"""Games that draw what their agents see only when they are to be rendered: without it, all see an empty image for ever."""
 SHARED = {
     "pistonball", "simple_formation", "simple_line", "simple_reference", "simple_speaker_listener", "simple_spread",
 }  # fmt: skip

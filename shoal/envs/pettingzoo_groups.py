@@ -17,9 +17,9 @@ from shoal.api.env import AgentGroup, Array, Tree, Turn
 from shoal.api.experiment import PicturesConfig
 from shoal.base.errors import InputError
 from shoal.base.tree import tree_leaves, tree_map
+from shoal.envs.images import ImageResizer
 from shoal.envs.pettingzoo_copies import Agent
-from shoal.envs.pictures import Pictures
-from shoal.envs.spaces import Columns, action_decoder, action_space, count_choices, flat_mask, observation_space
+from shoal.envs.spaces import Columns, action_decoder, action_space, flat_mask, mask_width, observation_space
 
 MASK, OBSERVATION = "action_mask", "observation"
 
@@ -34,15 +34,15 @@ class Table:
         acts: Space[Any],
         rows: int,
         name: str,
-        pictures: PicturesConfig | None,
+        images: PicturesConfig | None,
     ) -> None:
-        self.agents, self.choices = agents, count_choices(acts)
+        self.agents, self.mask_width = agents, mask_width(acts)
         self._masked = self._bare = False
-        if self.choices and isinstance(seen, Dict) and MASK in seen.spaces:
+        if self.mask_width and isinstance(seen, Dict) and MASK in seen.spaces:
             self._masked = True
             seen, self._bare = _without_mask(seen)
-        self._pictures = Pictures(seen, pictures, name) if pictures is not None else None
-        space = self._pictures.space if self._pictures is not None else observation_space(seen, name)
+        self._resizer = ImageResizer(seen, images, name) if images is not None else None
+        space = self._resizer.space if self._resizer is not None else observation_space(seen, name)
         self.group = AgentGroup(tuple(map(str, agents)), space, action_space(acts, name))
         self._decode = action_decoder(acts)
         self.actions: list[Any] = []
@@ -60,8 +60,8 @@ class Table:
 
     def open(self, masked: bool) -> None:
         """Forget everything, before a reset; `masked`: masks come in `info`."""
-        masked = self._masked or (masked and self.choices > 0)
-        self._mask = np.ones((*self.shape, self.choices), bool) if masked else None
+        masked = self._masked or (masked and self.mask_width > 0)
+        self._mask = np.ones((*self.shape, self.mask_width), bool) if masked else None
         for row in range(self.shape[0]):
             self.take_returns(row)
         for array in (self.acting, *_leaves(self.observation)):
@@ -84,7 +84,7 @@ class Table:
         self.actions = list(self._decode(actions.reshape(-1, *actions.shape[2:])))
 
     def take_returns(self, row: int) -> Array:
-        """What its agents earned since this was last asked."""
+        """What its agents earned since the last call."""
         returns, self.returns[row] = np.array(self.returns[row]), [0.0] * self.shape[1]
         return returns
 
@@ -101,25 +101,25 @@ class Table:
             self.allow(row, slot, observation[MASK])
         if self._bare:
             observation = observation[OBSERVATION]
-        if self._pictures is not None:
-            observation = self._stacked(row, slot, self._pictures, np.asarray(observation))
+        if self._resizer is not None:
+            observation = self._stacked(row, slot, self._resizer, np.asarray(observation))
         self._columns.put(row * self.shape[1] + slot, observation)
 
-    def _stacked(self, row: int, slot: int, pictures: Pictures, picture: Array) -> Array:
+    def _stacked(self, row: int, slot: int, resizer: ImageResizer, image: Array) -> Array:
         """The newest frame behind those that the agent saw before; the first of an episode alone, repeated."""
-        frame = pictures.frame(picture)
+        frame = resizer.frame(image)
         seen: Array = self.observation[row, slot]
         if self._fresh[row, slot]:
             self._fresh[row, slot] = False
-            return np.tile(frame, seen.shape[-1] // pictures.channels)
-        return np.concatenate([seen[..., pictures.channels :], frame], axis=-1)
+            return np.tile(frame, seen.shape[-1] // resizer.channels)
+        return np.concatenate([seen[..., resizer.channels :], frame], axis=-1)
 
     def allow(self, row: int, slot: int, mask: Any) -> None:
-        """Which choices an agent that acts has; a mask of one that waits says nothing."""
+        """The legal actions of an agent that acts; the mask of one that waits is ignored."""
         if self._mask is None:
             raise ValueError("action_mask came with step() but not with reset(): give it with both")
         if self.acting[row, slot]:
-            self._mask[row, slot] = flat_mask(mask, self.choices)
+            self._mask[row, slot] = flat_mask(mask, self.mask_width)
 
     def end(self, row: int, slot: int, terminated: bool, truncated: bool) -> None:
         """An agent is out; `final_observation` becomes what it saw last."""
@@ -138,7 +138,7 @@ class Table:
         return tree_map(lambda leaf: leaf.reshape(*self.shape, *leaf.shape[2:]), columns.tree)
 
 
-def tables_of(env: Any, rows: int, name: str, pictures: PicturesConfig | None = None) -> dict[str, Table]:
+def tables_of(env: Any, rows: int, name: str, images: PicturesConfig | None = None) -> dict[str, Table]:
     """The groups of a game, by name, in the order of its agents."""
     kinds: list[tuple[list[Agent], Space[Any], Space[Any]]] = []
     for agent in agents_of(env, name):
@@ -150,7 +150,7 @@ def tables_of(env: Any, rows: int, name: str, pictures: PicturesConfig | None = 
         else:
             kinds.append(([agent], seen, acts))
     names = _group_names([agents for agents, _, _ in kinds])
-    return {group: Table(*kind, rows, name, pictures) for group, kind in zip(names, kinds, strict=True)}
+    return {group: Table(*kind, rows, name, images) for group, kind in zip(names, kinds, strict=True)}
 
 
 def agents_of(env: Any, name: str) -> list[Agent]:

@@ -25,7 +25,7 @@ from shoal.envs.stages import tell_stage
 
 
 class PettingZooLoop(Env):
-    """`games` in a Python loop; same-step autoreset. `name` is what errors call the world.
+    """`games` in a Python loop; same-step autoreset. `name` is what errors call the environment.
 
     Every array is allocated once and written in place, so a Step is valid until the next `send`.
     """
@@ -36,14 +36,14 @@ class PettingZooLoop(Env):
         name: str,
         *,
         first_slot: int = 0,
-        pictures: PicturesConfig | None = None,
+        images: PicturesConfig | None = None,
     ) -> None:
         self._name, self._first_slot = name, first_slot
         self._copies: list[Copy] = [AECCopy(env) if isinstance(env, AECEnv) else ParallelCopy(env) for env in games]
         self.num_envs = rows = len(games)
         self.game_return = "mean" if shares_reward(games[0]) else "sum"
         self.render_fps = float((getattr(games[0], "metadata", None) or {}).get("render_fps") or self.render_fps)
-        tables = tables_of(games[0], rows, name, pictures)
+        tables = tables_of(games[0], rows, name, images)
         check_alike(games, tables, name)
         self.groups = {group: table.group for group, table in tables.items()}
         self._tables = tables
@@ -102,7 +102,7 @@ class PettingZooLoop(Env):
         return self._answer(self.num_envs, episodes, self._final_state(last))
 
     def render(self, row: int) -> Array | None:
-        """The copy's own picture, where the game was built with `render`."""
+        """The copy's own image, where the game was built with `render`."""
         env = self._copies[row].env
         if getattr(env, "render_mode", None) != "rgb_array":
             return None
@@ -214,7 +214,7 @@ class PettingZooLoop(Env):
                 table.see(row, slot, observation)
 
     def _turn_over(self, row: int) -> Episode:
-        """Close the books of an ended copy."""
+        """Record the episode of an ended copy."""
         returns = {group: table.take_returns(row) for group, table in self._tables.items()}
         metrics = {key: float(np.mean(values)) for key, values in self._metrics[row].items()}
         self._metrics[row].clear()
@@ -241,7 +241,7 @@ class PettingZooLoop(Env):
         return Step(turns, state=self._state, final_state=final_state, advanced=advanced, episodes=episodes)
 
     def _final_state(self, last: dict[int, Array | None]) -> Array | None:
-        """`[rows, ...]`: what the games that ended left, in the others what is."""
+        """`[rows, ...]`: the last state of games that ended, of the others the current one."""
         if self._state is None or not last:
             return None
         state = self._state.copy()

@@ -1,8 +1,8 @@
 """Gymnasium spaces and the arrays that carry them.
 
 Single observations go in and batches `[rows, 1, ...]` come out (`Columns`); batches of actions go in and what the
-world's own space expects comes out (`action_decoder`). What a group declares is what its arrays hold: 64-bit floats
-become 32-bit, and policies count actions from 0 whatever the world's `start`.
+environment's own space expects comes out (`action_decoder`). What a group declares is what its arrays hold: 64-bit floats
+become 32-bit, and policies count actions from 0 whatever the environment's `start`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from shoal.base.errors import InputError
 
 
 def observation_space(space: Space[Any], name: str) -> Space[Any]:
-    """The space of what Shoal's arrays hold of the world `name`; InputError where there is no array for it."""
+    """The space of what Shoal's arrays hold of the environment `name`; InputError where there is no array for it."""
     if isinstance(space, Dict):
-        # A list of pairs keeps the world's own order; a dict would be sorted.
+        # A list of pairs keeps the environment's own order; a dict would be sorted.
         return Dict([(key, observation_space(part, name)) for key, part in space.spaces.items()])
     if isinstance(space, Tuple):
         return Tuple([observation_space(part, name) for part in space.spaces])
@@ -41,7 +41,7 @@ def _single_precision(space: Box) -> Box:
 
 
 def action_space(space: Space[Any], name: str) -> Space[Any]:
-    """The space that policies of the world `name` speak: choices count from 0."""
+    """The action space of policies in the environment `name`: discrete actions count from 0."""
     if isinstance(space, Discrete):
         return Discrete(int(space.n))
     if isinstance(space, MultiDiscrete):
@@ -55,7 +55,7 @@ def action_space(space: Space[Any], name: str) -> Space[Any]:
 
 
 def action_decoder(space: Space[Any]) -> Callable[[Array], Array]:
-    """From a policy's actions `[rows, ...]` to a new array of actions in the world's own `space`."""
+    """From a policy's actions `[rows, ...]` to a new array of actions in the environment's own `space`."""
     dtype = space.dtype
     if isinstance(space, Discrete | MultiDiscrete):
         start = space.start
@@ -69,23 +69,23 @@ def action_decoder(space: Space[Any]) -> Callable[[Array], Array]:
 # ---------------------------------------------------------------- masks
 
 
-def count_choices(space: Space[Any]) -> int:
+def mask_width(space: Space[Any]) -> int:
     """How many entries an action mask has; 0 where actions cannot be masked."""
     if isinstance(space, Discrete):
         return int(space.n)
     return int(space.nvec.sum()) if isinstance(space, MultiDiscrete) else 0
 
 
-def flat_mask(mask: Any, choices: int) -> Array:
-    """One agent's mask as bool `[choices]`; several dimensions may come as a tuple of masks."""
+def flat_mask(mask: Any, width: int) -> Array:
+    """One agent's mask as bool `[width]`; several dimensions may come as a tuple of masks."""
     if isinstance(mask, tuple | list) and mask and np.ndim(mask[0]) > 0:
         flat = np.concatenate([np.ravel(part) for part in mask])
     else:
         flat = np.ravel(mask)
-    if choices == 0:
+    if width == 0:
         raise ValueError("action_mask is given, but only Discrete and MultiDiscrete actions can be masked")
-    if flat.shape != (choices,):
-        raise ValueError(f"action_mask has {flat.size} entries where the action space has {choices} choices")
+    if flat.shape != (width,):
+        raise ValueError(f"action_mask has {flat.size} entries where the action space has {width} actions")
     return flat.astype(bool)
 
 
@@ -164,7 +164,7 @@ def _follow(tree: Tree, path: tuple[Any, ...]) -> Any:
 
 
 def add_agent_axis(space: Space[Any], batch: Tree, rows: int) -> Tree:
-    """Observations batched by the world `[rows, ...]`, as the arrays of a group of one agent `[rows, 1, ...]`."""
+    """Observations batched by the environment `[rows, ...]`, as the arrays of a group of one agent `[rows, 1, ...]`."""
     if isinstance(space, Dict):
         return {key: add_agent_axis(part, batch[key], rows) for key, part in space.spaces.items()}
     if isinstance(space, Tuple):

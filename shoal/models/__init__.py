@@ -53,7 +53,7 @@ def resolved_model(section: Named, observation_space: Space[Any], *, at: str = "
 
 
 def model_name(section: Named, observation_space: Space[Any]) -> str:
-    """`auto` as the model it stands for: `dict` for parts, `nature` for pictures, else `mlp`."""
+    """`auto` as the model it stands for: `dict` for parts, `nature` for images, else `mlp`."""
     if section.name != "auto":
         return section.name
     from gymnasium import spaces

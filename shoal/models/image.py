@@ -1,4 +1,4 @@
-"""Pictures through convolutions: the DQN network and the IMPALA residual network."""
+"""Images through convolutions: the DQN network and the IMPALA residual network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NATURE_MINIMUM = 36
 
 
 def suits_nature(space: Space[Any]) -> bool:
-    """A picture by its look, bytes with three axes, and large enough for the `nature` network."""
+    """An image by its look, bytes with three axes, and large enough for the `nature` network."""
     if not isinstance(space, Box) or space.dtype != np.uint8 or len(space.shape) != 3:
         return False
     pixels = Pixels(space, "nature")
@@ -33,7 +33,7 @@ def suits_nature(space: Space[Any]) -> bool:
 
 
 class Pixels(nn.Module):
-    """`[R, B, ...]` pictures -> float32 `[R * B, channels, height, width]` in the channels_last layout.
+    """`[R, B, ...]` images -> float32 `[R * B, channels, height, width]` in the channels_last layout.
 
     Channels are the smaller of the first and the last axis (the last if equal). Bytes are scaled to [0, 1], floats are
     taken as they are.
@@ -43,7 +43,7 @@ class Pixels(nn.Module):
         super().__init__()
         if not isinstance(space, Box) or len(space.shape) != 3:
             raise InputError(
-                f"model.name = '{model}' takes pictures with three axes (height, width, channels), not {space}: "
+                f"model.name = '{model}' takes images with three axes (height, width, channels), not {space}: "
                 "try model.name = 'auto'"
             )
         first, _, last = space.shape
@@ -93,7 +93,7 @@ class NatureConfig(Config):
 
 
 class NatureModel(Model):
-    """Pictures of at least 36 x 36 pixels -> `[R, B, hidden[-1]]`."""
+    """Images of at least 36 x 36 pixels -> `[R, B, hidden[-1]]`."""
 
     Config = NatureConfig
     costly = True
@@ -104,7 +104,7 @@ class NatureModel(Model):
         height, width = self.pixels.height, self.pixels.width
         if min(height, width) < NATURE_MINIMUM:
             raise InputError(
-                f"model.name = 'nature' needs pictures of at least {NATURE_MINIMUM} x {NATURE_MINIMUM} pixels, "
+                f"model.name = 'nature' needs images of at least {NATURE_MINIMUM} x {NATURE_MINIMUM} pixels, "
                 f"these are {height} x {width}: try model.name = 'impala' or 'mlp'"
             )
         layers: list[nn.Module] = []
@@ -126,7 +126,7 @@ class ImpalaConfig(Config):
 
     name: Literal["impala"] = "impala"
     channels: list[Width] = Field([16, 32, 32], min_length=1)
-    """Channels of each stage; a stage halves the picture."""
+    """Channels of each stage; a stage halves the image."""
     hidden: list[Width] = Field([256])
     """Width of each dense layer after the convolutions."""
 
@@ -144,7 +144,7 @@ class Residual(nn.Module):
 
 
 class ImpalaModel(Model):
-    """Pictures of any size -> `[R, B, hidden[-1]]`."""
+    """Images of any size -> `[R, B, hidden[-1]]`."""
 
     Config = ImpalaConfig
     costly = True

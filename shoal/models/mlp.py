@@ -1,4 +1,4 @@
-"""Vectors and choices through dense layers."""
+"""Vectors and discrete observations through dense layers."""
 
 from __future__ import annotations
 

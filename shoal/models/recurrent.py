@@ -24,7 +24,7 @@ class RecurrentConfig(Config):
     """The last number is the core's width; those before it are dense layers between encoder and core."""
     encoder: Section = Field(default="auto", validate_default=True)
     """Any model without memory. `auto` adds no layer of its own where the observation is a vector: with one number in
-    `hidden` the core then sits on the flattened observation. Pictures get `nature`, Dict and Tuple `dict`."""
+    `hidden` the core then sits on the flattened observation. Images get `nature`, Dict and Tuple `dict`."""
     activation: Activation = "tanh"
     """What follows each dense layer."""
 

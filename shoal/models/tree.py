@@ -26,7 +26,7 @@ class TreeConfig(Config):
 
     name: Literal["dict"] = "dict"
     hidden: list[Width] = Field([64, 64], min_length=1)
-    """Dense layers for each part but pictures, which get `nature`; the last width is also that of the joint layer."""
+    """Dense layers for each part but images, which get `nature`; the last width is also that of the joint layer."""
     activation: Activation = "tanh"
     """What follows each dense layer."""
 

@@ -16,7 +16,7 @@ from shoal.base.errors import InputError
 class Vector(nn.Module):
     """`[N, ...]` of one space -> float32 `[N, features]`.
 
-    Boxes are flattened, uint8 ones scaled to [0, 1]; choices (Discrete, MultiDiscrete) become one-hot, side by side;
+    Boxes are flattened, uint8 ones scaled to [0, 1]; Discrete and MultiDiscrete become one-hot, side by side;
     bits (MultiBinary) become 0.0 and 1.0.
     """
 

@@ -1,1 +1,1 @@
-"""Shipped tests: suites that hold any implementation against its contract, with the remedy in every failure."""
+"""Shipped tests: suites that check any implementation against its contract, with the remedy in every failure."""

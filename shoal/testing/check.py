@@ -1,4 +1,4 @@
-"""One promise of a contract, tried out: what is asked, whether it holds, and what to do where it does not."""
+"""One check of a contract: its name, whether it passed, and what to do where it did not."""
 
 from __future__ import annotations
 
@@ -46,3 +46,14 @@ def describe_error(error: BaseException) -> str:
     frames = traceback.extract_tb(cause.__traceback__)
     place = f" (raised at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+
+
+def words(function: Callable[..., str]) -> str:
+    """The name of a check, as it is shown."""
+    return function.__name__.replace("_", " ")
+
+
+def require(checks: list[Check]) -> None:
+    """Raise AssertionError, with cause and remedy of each, unless all checks passed: for a test of your own."""
+    failed = [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+    assert not failed, "\n".join(failed)

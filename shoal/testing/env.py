@@ -1,4 +1,4 @@
-"""The conformance suite of `Env`: any world in, checks out. `shoal check-env` runs it on the settings of a user."""
+"""The conformance suite of `Env`: any environment in, checks out. `shoal check-env` runs it on the settings of a user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from shoal.api.env import Env
 from shoal.api.experiment import EnvConfig
 from shoal.testing import env_arrays, env_time
-from shoal.testing.check import Check, describe_error, run_check
+from shoal.testing.check import Check, describe_error, run_check, words
 from shoal.testing.env_time import Trial
 from shoal.testing.recording import Recording
 
@@ -21,7 +21,7 @@ RECORDED: tuple[Callable[[Recording], str], ...] = (
     env_arrays.terminated_truncated_and_acting_are_bools,
     env_arrays.observations_lie_in_their_spaces,
     env_arrays.rewards_are_finite,
-    env_arrays.action_masks_are_bool_and_leave_a_choice,
+    env_arrays.action_masks_are_bool_and_allow_an_action,
     env_arrays.the_state_comes_always_or_never,
     env_time.an_end_shows_the_last_observation,
     env_time.an_agent_ends_once,
@@ -33,14 +33,14 @@ REPEATED: tuple[Callable[[Trial], str], ...] = (
     env_time.different_seeds_differ,
     env_time.copies_differ,
     env_time.snapshots_continue_identically,
-    env_time.pictures_are_rgb_or_none,
+    env_time.images_are_rgb_or_none,
 )
 
 
 def check_env(make: Callable[[int], Env], *, steps: int = 200, seed: int = 0) -> list[Check]:
-    """Hold the worlds that `make(num_envs)` builds, with one copy and with three, against the contract of Env.
+    """Check the environments that `make(num_envs)` builds, with one copy and with three, against the contract of Env.
 
-    Play is random within the masks. A world that raises fails the first check, with the exception and its place.
+    Play is random within the masks. An environment that raises fails the first check, with the exception and its place.
     """
     found: dict[str, Check] = {}
     for copies in COPIES:
@@ -54,7 +54,7 @@ def check_env(make: Callable[[int], Env], *, steps: int = 200, seed: int = 0) ->
 
 
 def main_check(config: EnvConfig) -> list[Check]:
-    """Check a configured world in every form it can be had in: as a loop over single copies, and as a batch."""
+    """Check a configured environment in every form it has: as a loop over single copies, and as a batch."""
     from shoal.envs import make_env
     from shoal.envs.factory import forms_of
 
@@ -81,9 +81,9 @@ def _check_trial(trial: Trial) -> list[Check]:
     recording = trial.first
     checks = [_runs(trial)]
     if recording.steps:
-        checks += [run_check(_words(check), lambda check=check: check(recording)) for check in RECORDED]  # type: ignore[misc]
+        checks += [run_check(words(check), lambda check=check: check(recording)) for check in RECORDED]  # type: ignore[misc]
     if recording.error is None:
-        checks += [run_check(_words(check), lambda check=check: check(trial)) for check in REPEATED]  # type: ignore[misc]
+        checks += [run_check(words(check), lambda check=check: check(trial)) for check in REPEATED]  # type: ignore[misc]
     return checks
 
 
@@ -93,8 +93,4 @@ def _runs(trial: Trial) -> Check:
         return Check(RUNS, False, f"after {taken} steps: {describe_error(trial.first.error)}")
     built = trial.env.num_envs
     wrong = built != trial.copies
-    return Check(RUNS, not wrong, f"{trial.copies} copies were asked for and num_envs is {built}" if wrong else "")
-
-
-def _words(function: Callable[..., str]) -> str:
-    return function.__name__.replace("_", " ")
+    return Check(RUNS, not wrong, f"{trial.copies} copies were requested and num_envs is {built}" if wrong else "")

@@ -16,7 +16,7 @@ from shoal.testing.recording import Recording
 
 
 def spaces_are_supported(recording: Recording) -> str:
-    """Every space has an array, and choices count from 0."""
+    """Every space has an array, and discrete actions count from 0."""
     for name, group in recording.groups.items():
         for space in _leaf_spaces(group.observation_space):
             known = isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary)
@@ -45,7 +45,7 @@ def every_answer_speaks_of_all_groups_and_copies(recording: Recording) -> str:
         whole = step.rows is None or np.array_equal(step.rows, np.arange(recording.num_envs))
         expect(
             whole,
-            f"after {time} steps `rows` is {step.rows}: this suite checks worlds that answer for all copies at once",
+            f"after {time} steps `rows` is {step.rows}: this suite checks environments that answer for all copies at once",
         )
     return ""
 
@@ -92,8 +92,8 @@ def rewards_are_finite(recording: Recording) -> str:
     return ""
 
 
-def action_masks_are_bool_and_leave_a_choice(recording: Recording) -> str:
-    """A mask comes always or never, as bool `[rows, agents, choices]`, with a choice for everyone who acts."""
+def action_masks_are_bool_and_allow_an_action(recording: Recording) -> str:
+    """A mask comes always or never, as bool `[rows, agents, actions]`, with an allowed action for everyone who acts."""
     given = {name: turn.action_mask is not None for name, turn in recording.steps[0].turns.items()}
     for where, group, turn in recording.turns():
         name = next(key for key, value in recording.groups.items() if value is group)
@@ -114,7 +114,7 @@ def action_masks_are_bool_and_leave_a_choice(recording: Recording) -> str:
         for part in np.split(turn.action_mask, np.cumsum(counts)[:-1], axis=-1):
             expect(
                 (part.any(axis=-1) | ~turn.acting).all(),
-                f"the action_mask of {where} forbids everything: allow one choice",
+                f"the action_mask of {where} forbids everything: allow one action",
             )
     return ""
 

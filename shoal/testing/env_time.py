@@ -1,4 +1,4 @@
-"""Checks of an Env over time: ends, books, seeds, snapshots. Some need one recording, others whole worlds."""
+"""Checks of an Env over time: ends, episode records, seeds, snapshots. Some need one recording, others build environments."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def _moments(recording: Recording) -> Iterator[_Moment]:
     """Agents may be born late or not at all, so where not all have ended it is `episodes` that says whether a copy has."""
     idle = np.zeros(recording.num_envs, bool)
     shapes = {name: (recording.num_envs, len(group.agents)) for name, group in recording.groups.items()}
-    gone, dead = ({name: np.zeros(shape, bool) for name, shape in shapes.items()} for _ in range(2))
+    ended, dead = ({name: np.zeros(shape, bool) for name, shape in shapes.items()} for _ in range(2))
     acted = {name: turn.acting.copy() for name, turn in recording.steps[0].turns.items()}
     for time, step in enumerate(recording.steps[1:], start=1):
         lived = {name: ~flags for name, flags in dead.items()}
         for name, turn in step.turns.items():
-            gone[name] |= turn.terminated | turn.truncated
-        must_end = np.logical_and.reduce([flags.all(axis=1) for flags in gone.values()])
-        may_end = np.logical_and.reduce([(gone[name] | ~acted[name]).all(axis=1) for name in gone])
+            ended[name] |= turn.terminated | turn.truncated
+        must_end = np.logical_and.reduce([flags.all(axis=1) for flags in ended.values()])
+        may_end = np.logical_and.reduce([(ended[name] | ~acted[name]).all(axis=1) for name in ended])
         yield _Moment(time, step, idle, may_end, must_end, lived)
         over = must_end.copy()
         over[[episode.row for episode in step.episodes]] = True
@@ -53,7 +53,7 @@ def _moments(recording: Recording) -> Iterator[_Moment]:
         idle = over & silent
         for name, turn in step.turns.items():
             acted[name] = turn.acting | (acted[name] & ~over[:, None])
-            gone[name] &= ~(turn.acting | over[:, None])
+            ended[name] &= ~(turn.acting | over[:, None])
             dead[name] = (dead[name] | turn.terminated | turn.truncated) & ~(turn.acting | begun[:, None])
 
 
@@ -123,11 +123,11 @@ def idle_calls_are_no_steps(recording: Recording) -> str:
     return ""
 
 
-# ---------------------------------------------------------------- over whole worlds
+# ---------------------------------------------------------------- with environments of their own
 
 
 class Trial:
-    """Worlds of one kind, to be built and played again and again."""
+    """Environments of one kind, to be built and played again and again."""
 
     def __init__(self, make: Callable[[int], Env], copies: int, steps: int, seed: int) -> None:
         self.copies, self.steps, self.seed = copies, steps, seed
@@ -137,13 +137,13 @@ class Trial:
         self.first = self.play(self.env, seed)
 
     def build(self) -> Env:
-        """One more world."""
+        """One more environment."""
         env = self._make(self.copies)
         self._built.append(env)
         return env
 
     def sampler(self, purpose: int = 0) -> ActionSampler:
-        """The same random player each time it is asked for."""
+        """The same random player at each call."""
         return ActionSampler(self.env.groups, self.copies, self.seed + purpose)
 
     def play(self, env: Env, seed: int) -> Recording:
@@ -151,15 +151,15 @@ class Trial:
         return play(env, lambda: env.reset(seed), self.sampler(), self.steps)
 
     def close(self) -> None:
-        """Close every world."""
+        """Close every environment."""
         for env in self._built:
             env.close()
 
 
 def equal_seeds_reproduce_everything(trial: Trial) -> str:
-    """The same world reset again, and a new one, live through the same bits."""
+    """The same environment reset again, and a new one, live through the same bits."""
     remedy = "draw all chance from the seed given to reset (gymnasium: super().reset(seed=seed), then self.np_random)"
-    for whose, env in (("the same world, reset again,", trial.env), ("a new world", trial.build())):
+    for whose, env in (("the same environment, reset again,", trial.env), ("a new environment", trial.build())):
         again = trial.play(env, trial.seed)
         if again.error is not None:
             raise again.error
@@ -169,28 +169,28 @@ def equal_seeds_reproduce_everything(trial: Trial) -> str:
 
 
 def different_seeds_differ(trial: Trial) -> str:
-    """A remark only: a world without chance does not differ."""
+    """A remark only: an environment without chance does not differ."""
     other = trial.play(trial.build(), trial.seed + 1)
     same = first_difference(trial.first, other) is None
-    return "the seed changes nothing: right for a world without chance" if same else ""
+    return "the seed changes nothing: right for an environment without chance" if same else ""
 
 
 def copies_differ(trial: Trial) -> str:
-    """A remark only: a world may have one start."""
+    """A remark only: an environment may have one start."""
     for turn in trial.first.steps[0].turns.values():
         for _, leaf in tree_leaves(turn.observation):
             if len({row.tobytes() for row in leaf}) > 1:
                 return ""
-    return "all copies begin alike: right for a world with one start" if trial.copies > 1 else ""
+    return "all copies begin alike: right for an environment with one start" if trial.copies > 1 else ""
 
 
 def snapshots_continue_identically(trial: Trial) -> str:
-    """Where there are snapshots: another world, restored, goes on as the first one did."""
+    """Where there are snapshots: another environment, restored, goes on as the first one did."""
     env, steps = trial.build(), max(1, trial.steps // 4)
     before = play(env, lambda: env.reset(trial.seed), trial.sampler(), steps)
     tree = env.snapshot()
     if tree is None:
-        return "this world has no snapshots"
+        return "this environment has no snapshots"
     for path, leaf in tree_leaves(tree):
         plain = isinstance(leaf, bool | int | float)
         arrays = isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject
@@ -204,29 +204,27 @@ def snapshots_continue_identically(trial: Trial) -> str:
     try:
         other.restore(tree)
     except NotRestoredError:  # which the check of equal seeds names
-        return "this world does not repeat itself, so it cannot be taken up in the middle of an episode"
+        return "this environment does not repeat itself, so it cannot be taken up in the middle of an episode"
     restored = play(other, lambda: before.steps[-1], trial.sampler(1), steps)
     difference = first_difference(went_on, restored)
     expect(
         difference is None,
-        f"a restored world goes on differently, first in {difference}: copy every array into the snapshot",
+        f"a restored environment goes on differently, first in {difference}: copy every array into the snapshot",
     )
     return ""
 
 
-def pictures_are_rgb_or_none(trial: Trial) -> str:
+def images_are_rgb_or_none(trial: Trial) -> str:
     """`render` gives uint8 `[height, width, 3]`, or None."""
     trial.env.reset(trial.seed)
     try:
-        picture = trial.env.render(0)
+        image = trial.env.render(0)
     except InputError as error:
         return f"not checked: {error}"
-    if picture is None:
-        return "this world draws nothing"
-    if not isinstance(picture, np.ndarray):
-        raise Broken(f"render gives a {type(picture).__name__}: return a uint8 array [height, width, 3], or None")
-    good = picture.ndim == 3 and picture.shape[2] == 3 and picture.dtype == np.uint8
-    expect(
-        good, f"render gives shape {picture.shape} and dtype {picture.dtype}: return uint8 [height, width, 3], or None"
-    )
+    if image is None:
+        return "this environment draws nothing"
+    if not isinstance(image, np.ndarray):
+        raise Broken(f"render gives a {type(image).__name__}: return a uint8 array [height, width, 3], or None")
+    good = image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8
+    expect(good, f"render gives shape {image.shape} and dtype {image.dtype}: return uint8 [height, width, 3], or None")
     return ""

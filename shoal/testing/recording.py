@@ -1,4 +1,4 @@
-"""What a world did, copied step by step: the arrays of a Step are valid only until the next `send`."""
+"""What an environment did, copied step by step: the arrays of a Step are valid only until the next `send`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.testing.sampler import ActionSampler
 
 @dataclass
 class Recording:
-    """The steps of one world under random play, the answer to `reset` first."""
+    """The steps of one environment under random play, the answer to `reset` first."""
 
     groups: dict[str, AgentGroup]
     num_envs: int

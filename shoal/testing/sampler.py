@@ -40,8 +40,8 @@ class ActionSampler:
             return self._uniform(space, shape)
         raise TypeError(f"no policy acts in {space}")
 
-    def _choose(self, choices: int, shape: tuple[int, ...], mask: Array | None) -> Array:
-        wishes = self._random.random((*shape, choices))
+    def _choose(self, count: int, shape: tuple[int, ...], mask: Array | None) -> Array:
+        wishes = self._random.random((*shape, count))
         if mask is not None and mask.shape == wishes.shape:
             wishes = np.where(mask, wishes, -1.0)
         return wishes.argmax(axis=-1)

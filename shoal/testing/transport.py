@@ -148,7 +148,7 @@ def check_mailbox(make: Callable[[int, int], Mailbox]) -> None:
             if held >= 0:
                 assert box.read(held, out), f"version {held} should still be held"
                 assert (out == held).all(), "a version must be read whole"
-        assert not box.read(version - 2, out), "older versions are gone"
+        assert not box.read(version - 2, out), "older versions are removed"
         assert not box.read(version + 1, out), "newer versions are not there yet"
     try:
         box.publish(3, np.zeros(16, np.uint8))

@@ -6,11 +6,10 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
-from shoal.envs.native.batch import Batch, ByGroup, Outcome
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
 
 
-class ShiftedChoices(Batch):
+class ShiftedChoices(NativeEnv):
     """Two agents, cut off after three steps; the second acts in every other step. Complains of choices that there are not."""
 
     def __init__(self, num_envs: int, *, first_slot: int = 0, start: int) -> None:
@@ -18,21 +17,20 @@ class ShiftedChoices(Batch):
         group = AgentGroup(("a", "b"), Box(-1.0, 1.0, (2,), np.float32), self._space)
         super().__init__({"agent": group}, num_envs, first_slot)
 
-    def _begin(self, rows: Array, chance: Chance) -> None:
+    def begin(self, rows: Array) -> None:
         pass
 
-    def _advance(self, actions: ByGroup) -> Outcome:
+    def advance(self, actions: ByGroup) -> Outcome:
         acted = np.stack([np.ones(self.num_envs, bool), self.time % 2 == 1], axis=1)
         assert all(self._space.contains(action) for action in actions["agent"][acted])
-        over, nobody = self.time >= 3, np.zeros(self.num_envs, bool)
         reward = (actions["agent"] == self._space.start) & acted
-        return Outcome({"agent": reward.astype(np.float64)}, self.for_all(nobody), self.for_all(over), over)
+        return self.ended_together({"agent": reward.astype(np.float64)}, truncated=self.time >= 3)
 
-    def _observe(self) -> ByGroup:
+    def observe(self) -> ByGroup:
         return {"agent": np.zeros((self.num_envs, 2, 2), np.float32)}
 
-    def _acting(self) -> ByGroup:
+    def acting(self) -> ByGroup:
         return {"agent": np.stack([np.ones(self.num_envs, bool), self.time % 2 == 0], axis=1)}
 
-    def _state(self, seen: ByGroup) -> Array | None:
+    def global_state(self, seen: ByGroup) -> Array | None:
         return np.zeros((self.num_envs, 1), np.float32)

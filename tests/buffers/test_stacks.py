@@ -112,7 +112,7 @@ def test_rows_that_were_never_filled_may_hold_anything() -> None:
 
 def test_what_is_no_stack_is_an_error() -> None:
     noise = np.random.default_rng(0).integers(1, 9, (5, 1, 4, 16, 16)).astype(np.uint8)
-    with pytest.raises(ShoalError, match="no stacks of 4 pictures"):
+    with pytest.raises(ShoalError, match="no stacks of 4 images"):
         Columns(fragment(noise), 1, Stack(4)).write(0, fragment(noise), np.arange(1))
 
 

@@ -56,6 +56,8 @@ def test_page(page: Path, place: Path) -> None:
         elif block.language == "python" and not block.title:
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(block.text, name_of(page), "exec"), names)
+        elif block.language == "python" and block.title.startswith("test_"):
+            run_tests(block, place)
         elif block.language in ("bash", "console"):
             for command in commands(block):
                 check(command, place)
@@ -66,6 +68,17 @@ def load(block: Block, place: Path) -> None:
     path = place / (block.title or "unnamed.yaml")
     path.write_text(block.text)
     expand(load_experiment(path, []))
+
+
+def run_tests(block: Block, place: Path) -> None:
+    """The functions that pytest would call, in a folder whose files they import."""
+    names: dict[str, object] = {}
+    sys.path.insert(0, str(place))  # the fixture restores it
+    exec(compile(block.text, block.title, "exec"), names)
+    tests = [value for name, value in names.items() if name.startswith("test_") and callable(value)]
+    assert tests, f"{block.title} has no tests"
+    for test in tests:
+        test()
 
 
 # ---------------------------------------------------------------- commands

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from shoal.envs.toys.worlds import Cut
+from shoal.envs.toys.single_agent import Cut
 
 
 class Counting(gymnasium.Env):

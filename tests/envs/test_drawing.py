@@ -8,7 +8,7 @@ import pytest
 from shoal.api.env import Array
 from shoal.api.experiment import EnvConfig
 from shoal.envs import ENVS, make_env
-from shoal.envs.drawing import COLOURS, INK, canvas, disc, picture
+from shoal.envs.drawing import COLOURS, INK, canvas, disc, to_image
 from shoal.envs.mpe.particles import SIDE, STONE, Particles
 from shoal.envs.native.connect_four import CELL, RED, YELLOW
 
@@ -38,7 +38,7 @@ def test_what_lies_outside_is_cut_off(x: float, y: float) -> None:
     disc(drawn, x, y, 10, (255, 255, 255), 0.5)
     rows, columns = np.mgrid[:40, :40]
     inside = np.hypot(rows - y, columns - x) < 9.5
-    assert (picture(drawn)[inside] == 128).all()
+    assert (to_image(drawn)[inside] == 128).all()
     assert drawn.sum() == pytest.approx(
         3 * 255 * 0.5 * np.clip(10.5 - np.hypot(rows - y, columns - x), 0, 1).sum(), rel=1e-4
     )

@@ -17,7 +17,7 @@ from shoal.envs import ENVS, make_env
 from shoal.envs.factory import forms_of
 from shoal.envs.gymnasium_loop import GymnasiumLoop
 from shoal.envs.gymnasium_vector import GymnasiumVector
-from shoal.envs.toys.worlds import Chain, Cut
+from shoal.envs.toys.single_agent import Chain, Cut
 
 
 def made(env_id: str, copies: int = 2, *, first_slot: int = 0, render: bool = False, **settings: Any) -> Env:
@@ -44,7 +44,7 @@ def refused(env_id: str, **settings: Any) -> str:
         ("sample_worlds:make_counting", GymnasiumLoop),
         ("sample_worlds:make_vector", GymnasiumVector),
         ("sample_worlds:make_cut", Cut),
-        ("shoal.envs.toys.worlds:Cut", Cut),
+        ("shoal.envs.toys.single_agent:Cut", Cut),
         ("shoal/chain", Chain),
     ],
 )

@@ -12,9 +12,9 @@ from shoal.api.env import Array, Step
 from shoal.api.experiment import EnvConfig
 from shoal.base.errors import InputError
 from shoal.envs import make_env
-from shoal.envs.native.chance import Chance
 from shoal.envs.native.foraging import Foraging
 from shoal.envs.native.multi_cartpole import MultiCartPole
+from shoal.envs.native.row_random import RowRandom
 from shoal.envs.native.two_step import TwoStep
 from shoal.testing.env import check_env
 from shoal.testing.sampler import ActionSampler
@@ -72,8 +72,8 @@ def test_a_restored_world_records_the_whole_episode() -> None:
 
 def test_chance_is_a_function_of_its_key() -> None:
     slots, episodes, times = np.arange(6), np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 0, 1, 0, 1])
-    whole = Chance(7, slots, episodes, times).uniform(0, 1, 3)
-    part = Chance(7, slots[3:5], episodes[3:5], times[3:5]).uniform(0, 1, 3)
+    whole = RowRandom(7, slots, episodes, times).uniform(0, 1, 3)
+    part = RowRandom(7, slots[3:5], episodes[3:5], times[3:5]).uniform(0, 1, 3)
     assert np.array_equal(whole[:, 3:5], part)
     for key in (
         (8, slots, episodes, times),
@@ -81,13 +81,13 @@ def test_chance_is_a_function_of_its_key() -> None:
         (7, slots, episodes + 1, times),
         (7, slots, episodes, times + 2),
     ):
-        assert not np.isin(Chance(*key).uniform(0, 1, 3)[:, 0], whole[:, 0]).any()
+        assert not np.isin(RowRandom(*key).uniform(0, 1, 3)[:, 0], whole[:, 0]).any()
 
 
 def test_chance_is_uniform_and_goes_on() -> None:
     zeros = np.zeros(2000, np.int64)
-    chance = Chance(0, np.arange(2000), zeros, zeros)
-    first, second = chance.uniform(-1, 1, 5), chance.uniform(-1, 1, 5)
+    random = RowRandom(0, np.arange(2000), zeros, zeros)
+    first, second = random.uniform(-1, 1, 5), random.uniform(-1, 1, 5)
     values = np.concatenate([first, second])
     assert -1 <= values.min() < -0.99
     assert 0.99 < values.max() < 1
@@ -96,7 +96,7 @@ def test_chance_is_uniform_and_goes_on() -> None:
     between = np.corrcoef(values)
     assert np.abs(between - np.eye(10)).max() < 0.1
     assert abs(np.corrcoef(values[:, :-1].ravel(), values[:, 1:].ravel())[0, 1]) < 0.03
-    assert np.bincount(chance.integers(5, 4).ravel()).min() > 1450
+    assert np.bincount(random.integers(5, 4).ravel()).min() > 1450
 
 
 # ---------------------------------------------------------------- two-step
@@ -151,7 +151,7 @@ def test_poles_move_as_in_gymnasium(groups: Any) -> None:
     for row, copy in enumerate(peers):
         for agent, peer in enumerate(copy):
             peer.reset()
-            peer.state = env.world["poles"][:, row, agent].copy()  # type: ignore[attr-defined]
+            peer.state = env.arrays["poles"][:, row, agent].copy()  # type: ignore[attr-defined]
     for _ in range(80):
         actions, acted = sampler.sample(step), joined(step, "acting")
         pushes = np.concatenate(list(actions.values()), axis=1)
@@ -167,19 +167,19 @@ def test_poles_move_as_in_gymnasium(groups: Any) -> None:
         for row in ended:
             for agent, peer in enumerate(peers[row]):
                 peer.reset()
-                peer.state = env.world["poles"][:, row, agent].copy()  # type: ignore[attr-defined]
+                peer.state = env.arrays["poles"][:, row, agent].copy()  # type: ignore[attr-defined]
     assert falls > 12
 
 
 def lean(env: MultiCartPole, row: int, agent: int) -> None:
-    env.world["poles"][2, row, agent] = 0.2
+    env.arrays["poles"][2, row, agent] = 0.2
 
 
 def test_a_fallen_pole_is_dead_until_all_have_fallen() -> None:
     env = MultiCartPole(2, agents=2)
     env.reset(0)
     lean(env, 0, 1)
-    env.world["poles"][3, 0, 1] = 1.0
+    env.arrays["poles"][3, 0, 1] = 1.0
     push = {"pole": np.zeros((2, 2), np.int64)}
     step = env.step(push)
     turn = step.turns["pole"]
@@ -222,7 +222,7 @@ def test_standing_poles_are_cut_off_and_fallen_ones_are_not() -> None:
     env = MultiCartPole(1, agents=2, max_steps=3)
     env.reset(0)
     lean(env, 0, 0)
-    env.world["poles"][3, 0, 0] = 1.0
+    env.arrays["poles"][3, 0, 0] = 1.0
     turns = [env.step({"pole": np.zeros((1, 2), np.int64)}).turns["pole"] for _ in range(3)]
     assert [turn.terminated.tolist() for turn in turns] == [[[True, False]], [[False, False]], [[False, False]]]
     assert [turn.truncated.tolist() for turn in turns] == [[[False, False]], [[False, False]], [[False, True]]]
@@ -236,7 +236,7 @@ def test_poles_can_have_a_group_each() -> None:
     assert {name: group.agents for name, group in env.groups.items()} == {f"pole_{i}": (f"pole_{i}",) for i in range(3)}
     env.reset(0)
     lean(env, 0, 2)
-    env.world["poles"][3, 0, 2] = 1.0
+    env.arrays["poles"][3, 0, 2] = 1.0
     step = env.step({name: np.zeros((2, 1), np.int64) for name in env.groups})
     assert [bool(turn.terminated[0, 0]) for turn in step.turns.values()] == [False, False, True]
     assert step.state.shape == (2, 15)
@@ -249,10 +249,10 @@ def meadow(**kwargs: Any) -> Foraging:
     """One copy: players at (0, 1) and (2, 1) around a food at (1, 1) on a grid of 5."""
     env = Foraging(1, players=2, food=1, size=5, **kwargs)
     env.reset(0)
-    env.world["place"][:] = [[[0, 1], [2, 1]]]
-    env.world["food"][:] = [[[1, 1]]]
-    env.world["level"][:] = [[1, 2]]
-    env.world["food_level"][:] = env.world["worth"][:] = 3
+    env.arrays["place"][:] = [[[0, 1], [2, 1]]]
+    env.arrays["food"][:] = [[[1, 1]]]
+    env.arrays["level"][:] = [[1, 2]]
+    env.arrays["food_level"][:] = env.arrays["worth"][:] = 3
     return env
 
 
@@ -272,34 +272,34 @@ def test_heavy_food_needs_both_and_is_shared_by_level() -> None:
 
 def test_light_food_goes_to_who_gathers_it() -> None:
     env = meadow()
-    env.world["food_level"][:] = env.world["worth"][:] = 2
+    env.arrays["food_level"][:] = env.arrays["worth"][:] = 2
     np.testing.assert_allclose(act(env, 0, 5).turns["player"].reward, [[0, 1]])
 
 
 def test_a_player_gathers_one_food_at_a_time() -> None:
     env = Foraging(1, players=1, food=2, size=5)
     env.reset(0)
-    env.world["place"][:] = [[[1, 2]]]
-    env.world["food"][:] = [[[1, 1], [1, 3]]]
-    env.world["level"][:] = env.world["worth"][:] = 2
-    env.world["food_level"][:] = 1
+    env.arrays["place"][:] = [[[1, 2]]]
+    env.arrays["food"][:] = [[[1, 1], [1, 3]]]
+    env.arrays["level"][:] = env.arrays["worth"][:] = 2
+    env.arrays["food_level"][:] = 1
     assert [act(env, 5).turns["player"].reward.tolist() for _ in range(2)] == [[[0.5]], [[0.5]]]
 
 
 def test_food_walls_and_others_stop_a_move() -> None:
     env = meadow()
     act(env, 2, 1)  # both into the food
-    assert env.world["place"].tolist() == [[[0, 1], [2, 1]]]
+    assert env.arrays["place"].tolist() == [[[0, 1], [2, 1]]]
     act(env, 1, 0)  # into the wall
-    assert env.world["place"].tolist() == [[[0, 1], [2, 1]]]
-    env.world["place"][:] = [[[3, 1], [3, 3]]]
+    assert env.arrays["place"].tolist() == [[[0, 1], [2, 1]]]
+    env.arrays["place"][:] = [[[3, 1], [3, 3]]]
     act(env, 4, 3)  # both into one cell
-    assert env.world["place"].tolist() == [[[3, 1], [3, 3]]]
+    assert env.arrays["place"].tolist() == [[[3, 1], [3, 3]]]
     act(env, 4, 0)
     act(env, 4, 2)  # into a cell that is left
-    assert env.world["place"].tolist() == [[[3, 3], [4, 3]]]
+    assert env.arrays["place"].tolist() == [[[3, 3], [4, 3]]]
     act(env, 2, 2)  # into one who cannot leave
-    assert env.world["place"].tolist() == [[[3, 3], [4, 3]]]
+    assert env.arrays["place"].tolist() == [[[3, 3], [4, 3]]]
 
 
 def test_players_and_food_never_share_a_cell() -> None:
@@ -307,8 +307,8 @@ def test_players_and_food_never_share_a_cell() -> None:
     step, sampler = env.reset(0), ActionSampler(env.groups, 32, 0)
     for _ in range(100):
         step = env.step(sampler.sample(step))
-        held = np.where(env.world["food_level"][..., None] > 0, env.world["food"], [-1, -1])
-        for players, food in zip(env.world["place"].tolist(), held.tolist(), strict=True):
+        held = np.where(env.arrays["food_level"][..., None] > 0, env.arrays["food"], [-1, -1])
+        for players, food in zip(env.arrays["place"].tolist(), held.tolist(), strict=True):
             cells = [*map(tuple, players), *(tuple(cell) for cell in food if cell[0] >= 0)]
             assert len(set(cells)) == len(cells)
 
@@ -316,8 +316,8 @@ def test_players_and_food_never_share_a_cell() -> None:
 def test_cooperative_food_needs_everyone() -> None:
     env = Foraging(64, players=3, food=2, cooperative=True)
     env.reset(0)
-    assert (env.world["food_level"] == env.world["level"].sum(axis=1, keepdims=True)).all()
-    assert len(np.unique(env.world["food"][:, 0], axis=0)) > 3
+    assert (env.arrays["food_level"] == env.arrays["level"].sum(axis=1, keepdims=True)).all()
+    assert len(np.unique(env.arrays["food"][:, 0], axis=0)) > 3
 
 
 @pytest.mark.parametrize(

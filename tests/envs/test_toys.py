@@ -13,8 +13,7 @@ from shoal.api.experiment import EnvConfig
 from shoal.base.errors import ShoalError
 from shoal.envs import ENVS, make_env
 from shoal.envs.toys.signal import Signal
-from shoal.envs.toys.toy import Toy
-from shoal.envs.toys.worlds import Chain, Cut, Masked, Recall, Target
+from shoal.envs.toys.single_agent import Chain, Cut, Masked, Recall, Target
 from shoal.testing.env import check_env
 from shoal.testing.sampler import ActionSampler
 
@@ -22,7 +21,7 @@ TOYS = [env_id for env_id, target in ENVS.items() if target.startswith("shoal.en
 Player = Callable[[Step], dict[str, Array]]
 
 
-def returns_of(env: Toy, player: Player, steps: int = 60) -> list[float]:
+def returns_of(env: Env, player: Player, steps: int = 60) -> list[float]:
     step, returns = env.reset(1), []
     for _ in range(steps):
         step = env.step(player(step))
@@ -171,8 +170,8 @@ def test_a_snapshot_is_not_touched_by_what_follows() -> None:
     env = Target(2)
     env.reset(0)
     tree = env.snapshot()
-    before = tree["world"]["targets"].copy(), tree["time"].copy()
+    before = tree["arrays"]["targets"].copy(), tree["time"].copy()
     for _ in range(20):
         env.step({"agent": np.zeros((2, 1, 1), np.float32)})
-    assert np.array_equal(tree["world"]["targets"], before[0])
+    assert np.array_equal(tree["arrays"]["targets"], before[0])
     assert np.array_equal(tree["time"], before[1])

@@ -107,7 +107,7 @@ def test_unknown_names_are_answered_with_a_suggestion() -> None:
         ({"name": "gru", "hidden": []}, r"model\.hidden = \[\]"),
         ({"name": "gru", "encoder": {"name": "mlp", "hiden": [1]}}, r"model\.encoder\.hiden .*did you mean 'hidden'"),
         ({"name": "gru", "encoder": "lstm"}, r"model\.encoder\.name = 'lstm' has memory"),
-        ({"name": "nature"}, r"model\.name = 'nature' takes pictures"),
+        ({"name": "nature"}, r"model\.name = 'nature' takes images"),
         ({"name": "dict"}, r"model\.name = 'dict' takes Dict and Tuple"),
     ],
 )

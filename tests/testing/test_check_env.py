@@ -11,7 +11,7 @@ import pytest
 from gymnasium.spaces import Discrete
 
 from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Turn
-from shoal.envs.toys.worlds import Cut, Masked, Target
+from shoal.envs.toys.single_agent import Cut, Masked, Target
 from shoal.testing.check import Check
 from shoal.testing.env import RUNS, check_env
 
@@ -61,7 +61,7 @@ def on_episodes(change: Callable[[Episode], Episode]) -> Callable[[Step], Step]:
 SHAPES = "arrays have the declared shapes and dtypes"
 FLAGS = "terminated truncated and acting are bools"
 INSIDE = "observations lie in their spaces"
-MASKS = "action masks are bool and leave a choice"
+MASKS = "action masks are bool and allow an action"
 ENDS = "an end shows the last observation"
 BOOKS = "episodes record the rewards that were seen"
 IDLE = "idle calls are no steps"
@@ -169,7 +169,7 @@ def test_an_action_space_that_does_not_count_from_zero_is_found() -> None:
 
 def test_a_wrong_number_of_copies_is_found() -> None:
     found = failures(check_env(lambda copies: Cut(2), steps=5))
-    assert "1 copies were asked for and num_envs is 2" in found[RUNS]
+    assert "1 copies were requested and num_envs is 2" in found[RUNS]
 
 
 class Forgetful(Target):
@@ -177,7 +177,7 @@ class Forgetful(Target):
 
     def snapshot(self) -> Any:
         tree = super().snapshot()
-        return {**tree, "world": {"targets": np.zeros_like(tree["world"]["targets"])}}
+        return {**tree, "arrays": {"targets": np.zeros_like(tree["arrays"]["targets"])}}
 
 
 class Pickled(Target):
@@ -203,8 +203,8 @@ class Grey(Cut):
 
 def test_a_picture_that_is_not_rgb_is_found() -> None:
     found = failures(check_env(lambda copies: Grey(copies), steps=5))
-    assert list(found) == ["pictures are rgb or none"]
-    assert "[height, width, 3]" in found["pictures are rgb or none"]
+    assert list(found) == ["images are rgb or none"]
+    assert "[height, width, 3]" in found["images are rgb or none"]
 
 
 def test_masks_are_kept_by_the_player() -> None:

@@ -132,7 +132,7 @@ def test_settings_are_checked_in_every_form() -> None:
     assert failures(checks) == {}
     names = [RUNS, *(function.__name__.replace("_", " ") for function in (*RECORDED, *REPEATED))]
     assert [check.name for check in checks] == [f"{form}: {name}" for form in ("loop", "native") for name in names]
-    pictures = [check.detail for check in checks if check.name.endswith("pictures are rgb or none")]
+    pictures = [check.detail for check in checks if check.name.endswith("images are rgb or none")]
     assert pictures == ["", ""]
 
 

@@ -57,36 +57,36 @@ class Tag(Scenario):
         self._terminates = terminate_on_success
         self._agents_seen, self._landmarks_seen = num_agent_neighbors, num_landmark_neighbors
 
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """The own velocity and position, where obstacles and others are, and how fast the agents among them are."""
-        return {stem: self._sight(world, stem) for stem in self.members}
+        return {stem: self._sight(physics, stem) for stem in self.members}
 
-    def _sight(self, world: Physics, stem: str) -> list[Array]:
+    def _sight(self, physics: Physics, stem: str) -> list[Array]:
         members, others = self.members[stem], self.others[stem]
-        landmarks, there = world.offsets(members, world.landmarks), world.offsets(members, others)
+        landmarks, there = physics.offsets(members, physics.landmarks), physics.offsets(members, others)
         good = others >= self.members[PREY].start
         if self._landmarks_seen is not None:
             landmarks = pick(landmarks, nearest(landmarks, self._landmarks_seen), self._landmarks_seen)
         if self._agents_seen is None:
-            speeds = world.velocity[others[good].reshape(len(others), -1)]
+            speeds = physics.velocity[others[good].reshape(len(others), -1)]
         else:
             order, count = nearest(there, self._agents_seen), self._agents_seen
-            speeds = pick(world.velocity[others] * good[:, :, None, None], order, count)
+            speeds = pick(physics.velocity[others] * good[:, :, None, None], order, count)
             there = pick(there, order, count)
-        return [world.velocity[members], world.position[members], landmarks, there, speeds]
+        return [physics.velocity[members], physics.position[members], landmarks, there, speeds]
 
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """The same for all adversaries, then the agents' own."""
         hunters, prey = self.members[HUNTER], self.members[PREY]
-        caught = world.touching(prey, hunters)
+        caught = physics.touching(prey, hunters)
         catch = np.broadcast_to(10.0 * caught.sum(axis=(0, 1)), (hunters.stop, caught.shape[-1]))
-        return np.concatenate([catch, -10.0 * caught.sum(axis=1) - beyond(world.position[prey])])
+        return np.concatenate([catch, -10.0 * caught.sum(axis=1) - beyond(physics.position[prey])])
 
-    def solved(self, world: Physics) -> Array | None:
+    def solved(self, physics: Physics) -> Array | None:
         """Every agent is caught at once, if that ends the episode."""
         if not self._terminates:
             return None
-        caught = world.touching(self.members[PREY], self.members[HUNTER])
+        caught = physics.touching(self.members[PREY], self.members[HUNTER])
         return np.logical_and.reduce(caught.any(axis=1), axis=0)
 
 
@@ -117,22 +117,22 @@ class WorldComm(Scenario):
         self._food, self._forests = slice(food, food + num_food), slice(food + num_food, food + num_food + num_forests)
         self._hunters = slice(0, num_adversaries)
 
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """As in tag; others only where forests allow. Then the own forests, and for adversaries the leader's words."""
-        inside = world.touching(world.agents, self._forests)
-        return {stem: self._sight(world, stem, inside) for stem in self.members}
+        inside = physics.touching(physics.agents, self._forests)
+        return {stem: self._sight(physics, stem, inside) for stem in self.members}
 
-    def _sight(self, world: Physics, stem: str, inside: Array) -> list[Array]:
+    def _sight(self, physics: Physics, stem: str, inside: Array) -> list[Array]:
         members, others = self.members[stem], self.others[stem]
         seen = self._visible(stem, inside)[:, :, None]
         good = others >= self.members[PREY].start
-        speeds = (world.velocity[others] * seen)[good].reshape(len(others), -1, seen.shape[-1])
+        speeds = (physics.velocity[others] * seen)[good].reshape(len(others), -1, seen.shape[-1])
         forests = np.where(inside[members], 1.0, -1.0)
-        places = [world.offsets(members, world.landmarks), world.offsets(members, others) * seen]
-        own = [world.velocity[members], world.position[members], *places]
+        places = [physics.offsets(members, physics.landmarks), physics.offsets(members, others) * seen]
+        own = [physics.velocity[members], physics.position[members], *places]
         if stem == PREY:
             return [*own, forests, speeds]
-        said = world.said[0]
+        said = physics.said[0]
         return [*own, speeds, forests, np.broadcast_to(said, (len(others), *said.shape))]
 
     def _visible(self, stem: str, inside: Array) -> Array:
@@ -142,12 +142,12 @@ class WorldComm(Scenario):
         in_the_open = ~(here.any(axis=2) | there.any(axis=2))
         return together | in_the_open | (stem == LEADER)
 
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """The adversaries' catch and nearness, then the agents' losses and food."""
         hunters, prey = self._hunters, self.members[PREY]
-        caught = world.touching(prey, hunters)
-        chase = 5.0 * caught.sum(axis=(0, 1)) - 0.1 * world.distances(hunters, prey).min(axis=1)
-        eaten = 2.0 * world.touching(prey, self._food).sum(axis=1)
-        hunger = 0.05 * world.distances(prey, self._food).min(axis=1)
-        flight = eaten - hunger - 5.0 * caught.sum(axis=1) - 2.0 * beyond(world.position[prey])
+        caught = physics.touching(prey, hunters)
+        chase = 5.0 * caught.sum(axis=(0, 1)) - 0.1 * physics.distances(hunters, prey).min(axis=1)
+        eaten = 2.0 * physics.touching(prey, self._food).sum(axis=1)
+        distance = 0.05 * physics.distances(prey, self._food).min(axis=1)
+        flight = eaten - distance - 5.0 * caught.sum(axis=1) - 2.0 * beyond(physics.position[prey])
         return np.concatenate([chase, flight])

@@ -10,7 +10,7 @@ import numpy as np
 from shoal.api.env import Array
 from shoal.envs.mpe.particles import Scenario
 from shoal.envs.mpe.physics import Body, Physics, length
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.row_random import RowRandom
 
 AGENT = "agent"
 MAX_AGENTS = 12
@@ -60,26 +60,26 @@ class _Places(Scenario):
         super().__init__([Body(f"agent_{i}", size=size, collide=True) for i in range(count)], landmarks)
         self._terminates = terminate_on_success
 
-    def places(self, world: Physics) -> Array:
+    def places(self, physics: Physics) -> Array:
         """`[places, 2, num_envs]`."""
         raise NotImplementedError
 
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """The own velocity and position, and where the landmarks are."""
-        own = [world.velocity, world.position[world.agents]]
-        return {AGENT: [*own, world.offsets(world.agents, world.landmarks)]}
+        own = [physics.velocity, physics.position[physics.agents]]
+        return {AGENT: [*own, physics.offsets(physics.agents, physics.landmarks)]}
 
-    def _away(self, world: Physics) -> Array:
-        return match(length(world.position[world.agents][:, None] - self.places(world)))
+    def _away(self, physics: Physics) -> Array:
+        return match(length(physics.position[physics.agents][:, None] - self.places(physics)))
 
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """The same for all."""
-        shared = -np.minimum(self._away(world), 2.0).mean(axis=0)
+        shared = -np.minimum(self._away(physics), 2.0).mean(axis=0)
         return np.tile(shared, (len(self.agents), 1))
 
-    def solved(self, world: Physics) -> Array | None:
+    def solved(self, physics: Physics) -> Array | None:
         """Everyone is in its place, if that ends the episode."""
-        return np.logical_and.reduce(self._away(world) < self.THRESHOLD, axis=0) if self._terminates else None
+        return np.logical_and.reduce(self._away(physics) < self.THRESHOLD, axis=0) if self._terminates else None
 
 
 class Formation(_Places):
@@ -91,10 +91,10 @@ class Formation(_Places):
     def __init__(self, N: int = 4, terminate_on_success: bool = False) -> None:  # noqa: N803 (mpe2's name)
         super().__init__(N, 0.05, [Body(size=0.03)], terminate_on_success)
 
-    def places(self, world: Physics) -> Array:
+    def places(self, physics: Physics) -> Array:
         """Even steps around the circle, from the smallest angle at which an agent stands."""
-        middle = world.position[world.landmarks][0]
-        offset = world.position[world.agents] - middle
+        middle = physics.position[physics.landmarks][0]
+        offset = physics.position[physics.agents] - middle
         angle = np.arctan2(offset[:, 1], offset[:, 0])
         first = np.where(angle < 0, angle + 2 * np.pi, angle).min(axis=0)
         angles = first + np.arange(len(self.agents))[:, None] * (2 * np.pi / len(self.agents))
@@ -111,15 +111,15 @@ class Line(_Places):
         super().__init__(N, 0.03, [Body(size=0.02)] * 2, terminate_on_success)
         self._shares = np.linspace(0.0, 1.0, N)[:, None, None]
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, physics: Physics, rows: Array, random: RowRandom) -> None:
         """The second landmark lies in a random direction, turned on by 5 degrees at a time until it is on the screen."""
-        one = world.position[-2][:, rows]
-        turns = np.radians(5) * np.arange(72)[:, None] + chance.uniform(0, 2 * np.pi)
+        one = physics.position[-2][:, rows]
+        turns = np.radians(5) * np.arange(72)[:, None] + random.uniform(0, 2 * np.pi)
         ends = one + self.LENGTH * np.stack([np.cos(turns), np.sin(turns)], axis=1)
         inside = (np.abs(ends) < 1.0).all(axis=1)
-        world.position[-1, :, rows] = ends[inside.argmax(axis=0), :, np.arange(rows.size)]
+        physics.position[-1, :, rows] = ends[inside.argmax(axis=0), :, np.arange(rows.size)]
 
-    def places(self, world: Physics) -> Array:
+    def places(self, physics: Physics) -> Array:
         """Even steps from one landmark to the other."""
-        one, other = world.position[world.landmarks]
+        one, other = physics.position[physics.landmarks]
         return one + self._shares * (other - one)

@@ -15,15 +15,15 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
-from shoal.envs.drawing import COLOURS, INK, WHITE, Colour, canvas, disc, picture
+from shoal.envs.drawing import COLOURS, INK, WHITE, Colour, canvas, disc, to_image
 from shoal.envs.mpe.physics import Body, Physics
-from shoal.envs.native.batch import Batch, ByGroup, Outcome
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
+from shoal.envs.native.row_random import RowRandom
 
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], np.float64)
 """What the five discrete moves do: nothing, left, right, down, up."""
 SIDE, STONE = 420, (173, 181, 189)
-"""Pixels of a picture's side, and the colour of what stands in the way."""
+"""Pixels of an image's side, and the colour of what stands in the way."""
 
 
 class Scenario(ABC):
@@ -64,28 +64,28 @@ class Scenario(ABC):
         """Arrays `[..., num_envs]` that this scenario keeps beside the bodies."""
         return {}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, physics: Physics, rows: Array, random: RowRandom) -> None:
         """Draw what this scenario keeps; the bodies are already placed."""
         return
 
-    def after(self, world: Physics, env: Batch) -> None:
+    def after(self, physics: Physics, env: NativeEnv) -> None:
         """What happens between the movement and the rewards."""
         return
 
     @abstractmethod
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """Stem -> parts `[agents of the stem, ..., num_envs]`, one behind the other in the observation."""
 
     @abstractmethod
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """`[agents, num_envs]`."""
 
-    def solved(self, world: Physics) -> Array | None:
+    def solved(self, physics: Physics) -> Array | None:
         """bool `[num_envs]`: the episode ends here; None: it never ends before its time."""
         return None
 
 
-class Particles(Batch):
+class Particles(NativeEnv):
     """Copies of a scenario. An episode is cut off after `max_cycles` steps."""
 
     render_fps = 10.0
@@ -110,7 +110,7 @@ class Particles(Batch):
             for stem, members in scenario.members.items()
         }
         super().__init__(groups, num_envs, first_slot)
-        self.world.update(self.physics.arrays())
+        self.arrays.update(self.physics.arrays())
         self._force = np.zeros_like(self.physics.velocity)
 
     def _action_space(self, body: Body) -> Space[Any]:
@@ -122,8 +122,8 @@ class Particles(Batch):
 
     def render(self, row: int) -> Array:
         """The plane from above: agents in the colours of their groups, landmarks dark, the small ones on top."""
-        world, drawn = self.physics, canvas(SIDE, SIDE)
-        at = world.position[..., row]
+        physics, drawn = self.physics, canvas(SIDE, SIDE)
+        at = physics.position[..., row]
         reach = max(
             1.2, 0.2 * np.ceil((np.abs(at).max() + 0.15) / 0.2)
         )  # by steps: a view that never stands still tires
@@ -133,14 +133,14 @@ class Particles(Batch):
             x, y, radius = (
                 at[entity, 0] * scale + SIDE / 2,
                 SIDE / 2 - at[entity, 1] * scale,
-                world.size[entity] * scale,
+                physics.size[entity] * scale,
             )
             if rim is not None:
                 disc(drawn, x, y, radius + 2, rim)
             disc(drawn, x, y, radius, colour, opacity)
 
-        numbers = range(world.landmarks.start, world.landmarks.stop)
-        small = [n for n in numbers if not self.scenario.landmarks[n - world.landmarks.start].collide]
+        numbers = range(physics.landmarks.start, physics.landmarks.stop)
+        small = [n for n in numbers if not self.scenario.landmarks[n - physics.landmarks.start].collide]
         for obstacle in set(numbers) - set(small):
             put(obstacle, STONE)
         for colour, members in zip(cycle(COLOURS), self.scenario.members.values(), strict=False):
@@ -148,19 +148,19 @@ class Particles(Batch):
                 put(agent, colour, opacity=0.85)
         for landmark in small:
             put(landmark, INK, rim=WHITE)
-        return picture(drawn)
+        return to_image(drawn)
 
-    # ------------------------------------------------------------ Batch
+    # ------------------------------------------------------------ NativeEnv
 
-    def _begin(self, rows: Array, chance: Chance) -> None:
-        world, reach = self.physics, self.scenario.landmark_range
-        world.position[world.agents, :, rows] = chance.uniform(-1, 1, len(self.scenario.agents), 2)
-        world.position[world.landmarks, :, rows] = chance.uniform(-reach, reach, len(self.scenario.landmarks), 2)
-        world.velocity[..., rows] = 0.0
-        world.said[..., rows] = 0.0
-        self.scenario.begin(world, rows, chance)
+    def begin(self, rows: Array) -> None:
+        physics, reach, random = self.physics, self.scenario.landmark_range, self.random(rows)
+        physics.position[physics.agents, :, rows] = random.uniform(-1, 1, len(self.scenario.agents), 2)
+        physics.position[physics.landmarks, :, rows] = random.uniform(-reach, reach, len(self.scenario.landmarks), 2)
+        physics.velocity[..., rows] = 0.0
+        physics.said[..., rows] = 0.0
+        self.scenario.begin(physics, rows, random)
 
-    def _advance(self, actions: ByGroup) -> Outcome:
+    def advance(self, actions: ByGroup) -> Outcome:
         for stem, members in self.scenario.members.items():
             self._act(self.scenario.agents[members.start], members, actions[stem])
         self.physics.step(self._force)
@@ -189,12 +189,10 @@ class Particles(Batch):
 
     def _outcome(self, reward: Array) -> Outcome:
         rewards = {stem: reward[members].T for stem, members in self.scenario.members.items()}
-        truncated = self.time >= self.max_cycles
-        solved = self.scenario.solved(self.physics)
-        terminated = np.zeros(self.num_envs, bool) if solved is None else solved & ~truncated
-        return Outcome(rewards, self.for_all(terminated), self.for_all(truncated), terminated | truncated)
+        truncated, solved = self.time >= self.max_cycles, self.scenario.solved(self.physics)
+        return self.ended_together(rewards, None if solved is None else solved & ~truncated, truncated)
 
-    def _observe(self) -> ByGroup:
+    def observe(self) -> ByGroup:
         seen = {}
         for stem, parts in self.scenario.observe(self.physics).items():
             flat = [part.reshape(len(part), -1, self.num_envs) for part in parts]
@@ -202,7 +200,7 @@ class Particles(Batch):
             seen[stem] = np.ascontiguousarray(joined.transpose(2, 0, 1))
         return seen
 
-    def _state(self, seen: ByGroup) -> Array:
+    def global_state(self, seen: ByGroup) -> Array:
         """All observations, agent after agent, as mpe2's `state()`."""
         parts = [seen[stem].reshape(self.num_envs, -1) for stem in self.scenario.members]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

@@ -1,7 +1,7 @@
 """Bodies in a plane, pushed by their agents and by each other: forces in, positions and velocities out.
 
 Copies lie on the last axis of every array, so that each numpy call runs over all of them in one go. float64, as in mpe2:
-contacts are stiff, and in float32 two worlds part within an episode.
+contacts are stiff, and in float32 two simulations part within an episode.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Body:
 
 
 class Physics:
-    """All copies of one world of bodies. Entities are numbered agents first, then landmarks."""
+    """The bodies of all copies. Entities are numbered agents first, then landmarks."""
 
     def __init__(self, agents: Sequence[Body], landmarks: Sequence[Body], words: int, num_envs: int) -> None:
         bodies = [*agents, *landmarks]
@@ -62,7 +62,7 @@ class Physics:
         """Everything that changes."""
         return {"position": self.position, "velocity": self.velocity, "said": self.said, **self.memory}
 
-    # ------------------------------------------------------------ what a scenario asks
+    # ------------------------------------------------------------ for scenarios
 
     def offsets(self, who: Who, whom: Who) -> Array:
         """`[who, whom, 2, num_envs]`: from each to each. An index array `whom` `[who, k]` differs from one to the next."""

@@ -7,14 +7,14 @@ import numpy as np
 from shoal.api.env import Array
 from shoal.envs.mpe.particles import Scenario
 from shoal.envs.mpe.physics import Body, Physics, length, nearest, pick
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.row_random import RowRandom
 
 ADVERSARY, AGENT = "adversary", "agent"
 
 
-def _to_goal(world: Physics) -> Array:
+def _to_goal(physics: Physics) -> Array:
     """`[agents, 2, num_envs]`: from each agent to the goal."""
-    return world.chosen(world.memory["goal"] + world.landmarks.start) - world.position[world.agents]
+    return physics.chosen(physics.memory["goal"] + physics.landmarks.start) - physics.position[physics.agents]
 
 
 class Adversary(Scenario):
@@ -37,27 +37,27 @@ class Adversary(Scenario):
         """Which landmark is the goal."""
         return {"goal": np.zeros(num_envs, np.int64)}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, physics: Physics, rows: Array, random: RowRandom) -> None:
         """A goal at random."""
-        world.memory["goal"][rows] = chance.integers(len(self.landmarks))
+        physics.memory["goal"][rows] = random.integers(len(self.landmarks))
 
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """Where landmarks and others are; the agents first of all where the goal is."""
-        seen = {stem: self._places(world, stem) for stem in self.members}
-        return {**seen, AGENT: [_to_goal(world)[1:], *seen[AGENT]]}
+        seen = {stem: self._places(physics, stem) for stem in self.members}
+        return {**seen, AGENT: [_to_goal(physics)[1:], *seen[AGENT]]}
 
-    def _places(self, world: Physics, stem: str) -> list[Array]:
-        landmarks = world.offsets(self.members[stem], world.landmarks)
-        others = world.offsets(self.members[stem], self.others[stem])
+    def _places(self, physics: Physics, stem: str) -> list[Array]:
+        landmarks = physics.offsets(self.members[stem], physics.landmarks)
+        others = physics.offsets(self.members[stem], self.others[stem])
         counts = (self._landmarks_seen, self._agents_seen)
         return [
             offsets if count is None else pick(offsets, nearest(offsets, count), count)
             for offsets, count in zip((landmarks, others), counts, strict=True)
         ]
 
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """The adversary's, then the same for all agents."""
-        away = length(_to_goal(world))
+        away = length(_to_goal(physics))
         good = away[0] - away[1:].min(axis=0)
         return np.concatenate([-away[:1], np.broadcast_to(good, away[1:].shape)])
 
@@ -78,22 +78,22 @@ class Push(Scenario):
         """Which landmark is the goal."""
         return {"goal": np.zeros(num_envs, np.int64)}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, physics: Physics, rows: Array, random: RowRandom) -> None:
         """A goal at random."""
-        world.memory["goal"][rows] = chance.integers(2)
+        physics.memory["goal"][rows] = random.integers(2)
 
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """The adversary: velocity, landmarks, the agent. The agent: the goal, its colour and the landmarks' as well."""
-        landmarks = world.offsets(world.agents, world.landmarks)
-        other = world.offsets(world.agents, np.array([[1], [0]]))
-        color = self.AGENT_COLORS.T[:, world.memory["goal"]][None]
+        landmarks = physics.offsets(physics.agents, physics.landmarks)
+        other = physics.offsets(physics.agents, np.array([[1], [0]]))
+        color = self.AGENT_COLORS.T[:, physics.memory["goal"]][None]
         colors = np.broadcast_to(self.LANDMARK_COLORS.reshape(1, 6, 1), (1, 6, color.shape[-1]))
         return {
-            ADVERSARY: [world.velocity[:1], landmarks[:1], other[:1]],
-            AGENT: [world.velocity[1:], _to_goal(world)[1:], color, landmarks[1:], colors, other[1:]],
+            ADVERSARY: [physics.velocity[:1], landmarks[:1], other[:1]],
+            AGENT: [physics.velocity[1:], _to_goal(physics)[1:], color, landmarks[1:], colors, other[1:]],
         }
 
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """The adversary's, then the agent's."""
-        adversary, agent = length(_to_goal(world))
+        adversary, agent = length(_to_goal(physics))
         return np.stack([agent - adversary, -agent])

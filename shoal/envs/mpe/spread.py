@@ -17,13 +17,13 @@ class Simple(Scenario):
     def __init__(self) -> None:
         super().__init__([Body("agent_0")], [Body()])
 
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """The own velocity, and where the landmark is."""
-        return {AGENT: [world.velocity, world.offsets(world.agents, world.landmarks)]}
+        return {AGENT: [physics.velocity, physics.offsets(physics.agents, physics.landmarks)]}
 
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """Minus the squared distance."""
-        return -np.square(world.offsets(world.agents, world.landmarks)).sum(axis=2)[:, 0]
+        return -np.square(physics.offsets(physics.agents, physics.landmarks)).sum(axis=2)[:, 0]
 
 
 class Spread(Scenario):
@@ -54,25 +54,25 @@ class Spread(Scenario):
         self._fine = 0.0 if curriculum and curriculum_stage == 0 else 1.0
         self._agents_seen, self._landmarks_seen = num_agent_neighbors, num_landmark_neighbors
 
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """The own velocity and position, where landmarks and others are, and what others say: nothing."""
-        landmarks, others = world.offsets(world.agents, world.landmarks), self.others[AGENT]
-        there, said = world.offsets(world.agents, others), world.said[others]
+        landmarks, others = physics.offsets(physics.agents, physics.landmarks), self.others[AGENT]
+        there, said = physics.offsets(physics.agents, others), physics.said[others]
         if self._landmarks_seen is not None:
             landmarks = pick(landmarks, nearest(landmarks, self._landmarks_seen), self._landmarks_seen)
         if self._agents_seen is not None:
             order = nearest(there, self._agents_seen)
             there, said = (pick(values, order, self._agents_seen) for values in (there, said))
-        return {AGENT: [world.velocity, world.position[world.agents], landmarks, there, said]}
+        return {AGENT: [physics.velocity, physics.position[physics.agents], landmarks, there, said]}
 
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """The uncovered distance for all, and the touches for each; everyone touches itself, which does not count."""
-        uncovered = world.distances(world.agents, world.landmarks).min(axis=0).sum(axis=0)
-        touches = world.touching(world.agents, world.agents).sum(axis=1) - 1
+        uncovered = physics.distances(physics.agents, physics.landmarks).min(axis=0).sum(axis=0)
+        touches = physics.touching(physics.agents, physics.agents).sum(axis=1) - 1
         return -(1 - self._local_ratio) * uncovered - (self._local_ratio * self._fine) * touches
 
-    def solved(self, world: Physics) -> Array | None:
+    def solved(self, physics: Physics) -> Array | None:
         """Every landmark has an agent, if that ends the episode."""
         if not self._terminates:
             return None
-        return (world.distances(world.agents, world.landmarks).min(axis=0) < self.CAPTURE_RADIUS).all(axis=0)
+        return (physics.distances(physics.agents, physics.landmarks).min(axis=0) < self.CAPTURE_RADIUS).all(axis=0)

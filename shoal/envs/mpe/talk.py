@@ -7,7 +7,7 @@ import numpy as np
 from shoal.api.env import Array
 from shoal.envs.mpe.particles import Scenario
 from shoal.envs.mpe.physics import Body, Physics, length
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.row_random import RowRandom
 
 SPEAKER, LISTENER, AGENT = "speaker", "listener", "agent"
 EVE, BOB, ALICE = "eve", "bob", "alice"
@@ -30,21 +30,21 @@ class SpeakerListener(Scenario):
         """Which landmark is the goal."""
         return {"goal": np.zeros(num_envs, np.int64)}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, physics: Physics, rows: Array, random: RowRandom) -> None:
         """A goal at random."""
-        world.memory["goal"][rows] = chance.integers(3)
+        physics.memory["goal"][rows] = random.integers(3)
 
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """The speaker: the colour of the goal. The listener: its velocity, where the landmarks are, what was said."""
         listener = self.members[LISTENER]
         return {
-            SPEAKER: [self.COLORS[:, world.memory["goal"]][None]],
-            LISTENER: [world.velocity[listener], world.offsets(listener, world.landmarks), world.said[:1]],
+            SPEAKER: [self.COLORS[:, physics.memory["goal"]][None]],
+            LISTENER: [physics.velocity[listener], physics.offsets(listener, physics.landmarks), physics.said[:1]],
         }
 
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """The same for both."""
-        away = world.position[self.members[LISTENER]][0] - world.chosen(world.memory["goal"] + 2)
+        away = physics.position[self.members[LISTENER]][0] - physics.chosen(physics.memory["goal"] + 2)
         return np.tile(-np.square(away).sum(axis=0), (2, 1))
 
 
@@ -67,19 +67,19 @@ class Reference(Scenario):
         """The landmark that each agent wants the other to go to."""
         return {"goal": np.zeros((2, num_envs), np.int64)}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, physics: Physics, rows: Array, random: RowRandom) -> None:
         """Two goals at random."""
-        world.memory["goal"][:, rows] = chance.integers(3, 2)
+        physics.memory["goal"][:, rows] = random.integers(3, 2)
 
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """The own velocity, where the landmarks are, the colour of the other's goal, what the other said."""
-        goal = self.COLORS[:, world.memory["goal"]].swapaxes(0, 1)
-        return {AGENT: [world.velocity, world.offsets(world.agents, world.landmarks), goal, world.said[::-1]]}
+        goal = self.COLORS[:, physics.memory["goal"]].swapaxes(0, 1)
+        return {AGENT: [physics.velocity, physics.offsets(physics.agents, physics.landmarks), goal, physics.said[::-1]]}
 
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """How far the other is from where it should be."""
-        goals = np.stack([world.chosen(goal + 2) for goal in world.memory["goal"]])
-        own = -length(world.position[1::-1] - goals)
+        goals = np.stack([physics.chosen(goal + 2) for goal in physics.memory["goal"]])
+        own = -length(physics.position[1::-1] - goals)
         return own.mean(axis=0) * (1 - self._local_ratio) + own * self._local_ratio
 
 
@@ -99,20 +99,20 @@ class Crypto(Scenario):
         """The bit to tell, and the key."""
         return {"goal": np.zeros(num_envs, np.int64), "key": np.zeros(num_envs, np.int64)}
 
-    def begin(self, world: Physics, rows: Array, chance: Chance) -> None:
+    def begin(self, physics: Physics, rows: Array, random: RowRandom) -> None:
         """Both at random."""
-        world.memory["goal"][rows] = chance.integers(2)
-        world.memory["key"][rows] = chance.integers(2)
+        physics.memory["goal"][rows] = random.integers(2)
+        physics.memory["key"][rows] = random.integers(2)
 
-    def observe(self, world: Physics) -> dict[str, list[Array]]:
+    def observe(self, physics: Physics) -> dict[str, list[Array]]:
         """Alice: the bit and the key. Bob: the key and what Alice said. Eve: what Alice said."""
-        bit, key = (self.CODES[:, world.memory[name]][None] for name in ("goal", "key"))
-        heard = world.said[self.members[ALICE]]
+        bit, key = (self.CODES[:, physics.memory[name]][None] for name in ("goal", "key"))
+        heard = physics.said[self.members[ALICE]]
         return {EVE: [heard], BOB: [key, heard], ALICE: [bit, key]}
 
-    def reward(self, world: Physics) -> Array:
+    def reward(self, physics: Physics) -> Array:
         """The errors of Eve and Bob; one who says nothing makes none."""
-        said = world.said[:2]
-        error = np.square(said - self.CODES[:, world.memory["goal"]]).sum(axis=1)
+        said = physics.said[:2]
+        error = np.square(said - self.CODES[:, physics.memory["goal"]]).sum(axis=1)
         eve, bob = error * said.any(axis=1)
         return np.stack([-eve, eve - bob, eve - bob])

@@ -1,1 +1,1 @@
-"""Worlds of Shoal's own that step thousands of copies at once, as numpy arrays."""
+"""Environments of Shoal's own that step thousands of copies at once, as numpy arrays."""

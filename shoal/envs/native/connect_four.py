@@ -10,9 +10,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
-from shoal.envs.drawing import COLOURS, PAPER, canvas, disc, picture
-from shoal.envs.native.batch import Batch, ByGroup, Outcome
-from shoal.envs.native.chance import Chance
+from shoal.envs.drawing import COLOURS, PAPER, canvas, disc, to_image
+from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
 
 GROUP = "player"
 ROWS, COLUMNS = 6, 7
@@ -24,7 +23,7 @@ DIRECTIONS = (1, ROWS, ROWS + 1, ROWS + 2)
 """Up, down to the right, right, up to the right: by how many bits the next cell lies off."""
 
 
-class ConnectFour(Batch):
+class ConnectFour(NativeEnv):
     """Two players drop stones in turn, `player_0` first; four in a row win 1 and cost the other 1, a full board is a draw.
 
     Everyone sees the board as `[row, column, (own, other)]`. A move into a full column cuts the game off and costs its player 1.
@@ -35,26 +34,26 @@ class ConnectFour(Batch):
     def __init__(self, num_envs: int, *, first_slot: int = 0) -> None:
         space = Box(0, 1, (ROWS, COLUMNS, 2), np.int8)
         super().__init__({GROUP: AgentGroup(("player_0", "player_1"), space, Discrete(COLUMNS))}, num_envs, first_slot)
-        self.world["stones"] = np.zeros((num_envs, 2), np.int64)
-        self.world["height"] = np.zeros((num_envs, COLUMNS), np.int64)
+        self.arrays["stones"] = np.zeros((num_envs, 2), np.int64)
+        self.arrays["height"] = np.zeros((num_envs, COLUMNS), np.int64)
         self._rows = np.arange(num_envs)
 
     def render(self, row: int) -> Array:
         """The board: `player_0` in yellow, `player_1` in red."""
         drawn = canvas(ROWS * CELL, COLUMNS * CELL, BOARD)
-        stones = self.world["stones"][row] >> BITS[..., None] & 1
+        stones = self.arrays["stones"][row] >> BITS[..., None] & 1
         for line, column in np.ndindex(ROWS, COLUMNS):
             first, second = stones[line, column]
             colour = YELLOW if first else RED if second else PAPER
             disc(drawn, (column + 0.5) * CELL, (line + 0.5) * CELL, 0.4 * CELL, colour)
-        return picture(drawn)
+        return to_image(drawn)
 
-    def _begin(self, rows: Array, chance: Chance) -> None:
-        self.world["stones"][rows] = 0
-        self.world["height"][rows] = 0
+    def begin(self, rows: Array) -> None:
+        self.arrays["stones"][rows] = 0
+        self.arrays["height"][rows] = 0
 
-    def _advance(self, actions: ByGroup) -> Outcome:
-        stones, height, rows = self.world["stones"], self.world["height"], self._rows
+    def advance(self, actions: ByGroup) -> Outcome:
+        stones, height, rows = self.arrays["stones"], self.arrays["height"], self._rows
         mover = (self.time - 1) % 2
         column = actions[GROUP][rows, mover]
         level = height[rows, column]
@@ -66,19 +65,19 @@ class ConnectFour(Batch):
         reward[rows, mover] = won * 1.0 - ~legal
         reward[rows, 1 - mover] = -1.0 * won
         over = won | ~legal | (self.time == ROWS * COLUMNS)
-        return Outcome({GROUP: reward}, self.for_all(over), self.for_all(~legal), over)
+        return self.ended_together({GROUP: reward}, over, ~legal)
 
-    def _observe(self) -> ByGroup:
-        board = (self.world["stones"][:, None, None] >> BITS[:, :, None] & 1).astype(np.int8)
+    def observe(self) -> ByGroup:
+        board = (self.arrays["stones"][:, None, None] >> BITS[:, :, None] & 1).astype(np.int8)
         return {GROUP: np.stack([board, board[..., ::-1]], axis=1)}
 
-    def _acting(self) -> ByGroup:
+    def acting(self) -> ByGroup:
         return {GROUP: (self.time % 2)[:, None] == np.arange(2)}
 
-    def _masks(self) -> ByGroup:
+    def action_masks(self) -> ByGroup:
         """Whoever waits is told nothing: all is allowed."""
-        free = self.world["height"] < ROWS
-        return {GROUP: free[:, None] | ~self._acting()[GROUP][:, :, None]}
+        free = self.arrays["height"] < ROWS
+        return {GROUP: free[:, None] | ~self.acting()[GROUP][:, :, None]}
 
 
 def _four(stones: Array) -> Array:

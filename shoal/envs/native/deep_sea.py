@@ -8,14 +8,13 @@ from gymnasium.spaces import Discrete, MultiBinary
 from shoal.api.env import AgentGroup, Array
 from shoal.base.seeding import generator
 from shoal.envs import AGENT
-from shoal.envs.native.batch import Batch, ByGroup, Outcome
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
 
 COST = 0.01
 """Of moving right all the way down; each step its share."""
 
 
-class DeepSea(Batch):
+class DeepSea(NativeEnv):
     """A diver sinks one row a step, to the left or to the right; below the last column of the last row lies a treasure of 1.
 
     Moving right costs 0.01 / depth. Which of the two actions leads right differs from cell to cell, drawn once by `mapping_seed`
@@ -37,27 +36,26 @@ class DeepSea(Batch):
         self._depth, self._top = depth, start
         self.right = generator(mapping_seed, "deep sea").integers(2, size=(depth, depth))
         """`[row, column]`: the action that leads right."""
-        self.world["column"] = np.zeros(num_envs, np.int64)
+        self.arrays["column"] = np.zeros(num_envs, np.int64)
 
-    def _begin(self, rows: Array, chance: Chance) -> None:
-        self.world["column"][rows] = self._top
+    def begin(self, rows: Array) -> None:
+        self.arrays["column"][rows] = self._top
 
-    def _advance(self, actions: ByGroup) -> Outcome:
-        column, row, last = self.world["column"], self._top + self.time - 1, self._depth - 1
+    def advance(self, actions: ByGroup) -> Outcome:
+        column, row, last = self.arrays["column"], self._top + self.time - 1, self._depth - 1
         right = actions[AGENT][:, 0] == self.right[row, column]
         over = row == last
         reward = np.where(right, -COST / self._depth, 0.0) + (over & right & (column == last))
         column[:] = np.clip(column + np.where(right, 1, -1), 0, last)
-        nobody = np.zeros(self.num_envs, bool)
-        return Outcome({AGENT: reward[:, None]}, self.for_all(over), self.for_all(nobody), over)
+        return self.ended_together({AGENT: reward[:, None]}, terminated=over)
 
-    def _observe(self) -> ByGroup:
+    def observe(self) -> ByGroup:
         """After the last step it still sees the last row."""
-        cell = np.minimum(self._top + self.time, self._depth - 1) * self._depth + self.world["column"]
+        cell = np.minimum(self._top + self.time, self._depth - 1) * self._depth + self.arrays["column"]
         seen = np.zeros((self.num_envs, 1, self._depth**2), np.int8)
         seen[np.arange(self.num_envs), 0, cell] = 1
         return {AGENT: seen}
 
-    def _state(self, seen: ByGroup) -> Array:
+    def global_state(self, seen: ByGroup) -> Array:
         """What the diver sees."""
         return seen[AGENT][:, 0].astype(np.float32)

@@ -9,8 +9,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
-from shoal.envs.native.batch import Batch, ByGroup, Outcome
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
+from shoal.envs.native.row_random import RowRandom
 
 GROUP = "player"
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1], [0, 0]])
@@ -18,7 +18,7 @@ MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1], [0, 0]])
 GATHER = 5
 
 
-class Foraging(Batch):
+class Foraging(NativeEnv):
     """Players who gather beside a food take it if their levels add up to the food's.
 
     They share its level by their own; all food of an episode is worth 1. The episode ends when nothing is left, or is cut
@@ -54,36 +54,37 @@ class Foraging(Batch):
         cells = np.stack(np.divmod(np.arange(size * size), size), axis=1)
         bed = (cells % 2 == 1).all(axis=1) & (cells < size - 1).all(axis=1)
         self._beds, self._paths = cells[bed], cells[~bed]
-        self.world["place"] = np.zeros((num_envs, players, 2), np.int64)
-        self.world["level"] = np.ones((num_envs, players), np.int64)
-        self.world["food"] = np.zeros((num_envs, food, 2), np.int64)
-        self.world["food_level"] = np.zeros((num_envs, food), np.int64)
+        self.arrays["place"] = np.zeros((num_envs, players, 2), np.int64)
+        self.arrays["level"] = np.ones((num_envs, players), np.int64)
+        self.arrays["food"] = np.zeros((num_envs, food, 2), np.int64)
+        self.arrays["food_level"] = np.zeros((num_envs, food), np.int64)
         """0: eaten."""
-        self.world["worth"] = np.ones(num_envs)
+        self.arrays["worth"] = np.ones(num_envs)
 
-    def _begin(self, rows: Array, chance: Chance) -> None:
-        players, food = self.world["place"].shape[1], self.world["food"].shape[1]
-        level = chance.integers(self._max_level, players).T + 1
+    def begin(self, rows: Array) -> None:
+        random = self.random(rows)
+        players, food = self.arrays["place"].shape[1], self.arrays["food"].shape[1]
+        level = random.integers(self._max_level, players).T + 1
         strength = level.sum(axis=1, keepdims=True)
-        share = np.ones((rows.size, food)) if self._cooperative else chance.uniform(0, 1, food).T
+        share = np.ones((rows.size, food)) if self._cooperative else random.uniform(0, 1, food).T
         needed = np.maximum(np.ceil(share * strength).astype(np.int64), 1)
-        self.world["level"][rows], self.world["food_level"][rows] = level, needed
-        self.world["worth"][rows] = needed.sum(axis=1)
-        self.world["place"][rows] = _distinct(self._paths, players, chance)
-        self.world["food"][rows] = _distinct(self._beds, food, chance)
+        self.arrays["level"][rows], self.arrays["food_level"][rows] = level, needed
+        self.arrays["worth"][rows] = needed.sum(axis=1)
+        self.arrays["place"][rows] = _distinct(self._paths, players, random)
+        self.arrays["food"][rows] = _distinct(self._beds, food, random)
 
-    def _advance(self, actions: ByGroup) -> Outcome:
+    def advance(self, actions: ByGroup) -> Outcome:
         self._move(actions[GROUP])
         reward = self._gather(actions[GROUP] == GATHER)
-        done = np.logical_and.reduce(self.world["food_level"] == 0, axis=1)
+        done = np.logical_and.reduce(self.arrays["food_level"] == 0, axis=1)
         cut = (self.time >= self._max_steps) & ~done
-        return Outcome({GROUP: reward}, self.for_all(done), self.for_all(cut), done | cut)
+        return self.ended_together({GROUP: reward}, done, cut)
 
     def _move(self, actions: Array) -> None:
         """Walls, food and those who want the same cell stop a move."""
-        place, food = self.world["place"], self.world["food"]
+        place, food = self.arrays["place"], self.arrays["food"]
         target = place + MOVES[actions]
-        eaten = self.world["food_level"] == 0
+        eaten = self.arrays["food_level"] == 0
         stopped = ((target < 0) | (target >= self._size)).any(axis=2)
         stopped |= (_same(target, food) & ~eaten[:, None]).any(axis=2)
         target = np.where(stopped[:, :, None], place, target)
@@ -94,20 +95,20 @@ class Foraging(Batch):
 
     def _gather(self, gathers: Array) -> Array:
         """What each player earns `[num_envs, players]`."""
-        world = self.world
-        level, wanted = world["level"], world["food_level"]
-        beside = np.abs(world["place"][:, :, None] - world["food"][:, None]).sum(axis=3) == 1
+        arrays = self.arrays
+        level, wanted = arrays["level"], arrays["food_level"]
+        beside = np.abs(arrays["place"][:, :, None] - arrays["food"][:, None]).sum(axis=3) == 1
         beside &= gathers[:, :, None] & (wanted > 0)[:, None]
         beside &= beside.cumsum(axis=2) == 1  # one food at a time
         power = (beside * level[:, :, None]).sum(axis=1)
         taken = (power >= wanted) & (power > 0)
-        value = np.where(taken, wanted / np.maximum(power, 1), 0.0) / world["worth"][:, None]
+        value = np.where(taken, wanted / np.maximum(power, 1), 0.0) / arrays["worth"][:, None]
         wanted[taken] = 0
         return (beside * value[:, None]).sum(axis=2) * level
 
-    def _observe(self) -> ByGroup:
+    def observe(self) -> ByGroup:
         """Row, column and level of oneself, then of all others and of the food, seen from oneself; eaten food is zeros."""
-        place, level, food, wanted = (self.world[name] for name in ("place", "level", "food", "food_level"))
+        place, level, food, wanted = (self.arrays[name] for name in ("place", "level", "food", "food_level"))
         own = np.concatenate([place, level[:, :, None]], axis=2)
         players = np.concatenate([place[:, None] - place[:, :, None], self._beside(level)], axis=3)
         meals = np.concatenate([food[:, None] - place[:, :, None], self._beside(wanted)], axis=3)
@@ -118,9 +119,9 @@ class Foraging(Batch):
         return {GROUP: np.concatenate(parts, axis=2, dtype=np.float32)}
 
     def _beside(self, levels: Array) -> Array:
-        return np.repeat(levels[:, None, :, None], self.world["place"].shape[1], axis=1)
+        return np.repeat(levels[:, None, :, None], self.arrays["place"].shape[1], axis=1)
 
-    def _state(self, seen: ByGroup) -> Array:
+    def global_state(self, seen: ByGroup) -> Array:
         """What all players see."""
         return seen[GROUP].reshape(self.num_envs, -1)
 
@@ -130,7 +131,7 @@ def _same(cells: Array, others: Array) -> Array:
     return (cells[:, :, None] == others[:, None]).all(axis=3)
 
 
-def _distinct(cells: Array, count: int, chance: Chance) -> Array:
+def _distinct(cells: Array, count: int, random: RowRandom) -> Array:
     """`[rows, count, 2]`: different cells at random."""
-    order = chance.uniform(0, 1, len(cells)).argsort(axis=0)[:count]
+    order = random.uniform(0, 1, len(cells)).argsort(axis=0)[:count]
     return cells[order.T]

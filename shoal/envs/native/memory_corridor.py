@@ -7,15 +7,14 @@ from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
 from shoal.envs import AGENT
-from shoal.envs.native.batch import Batch, ByGroup, Outcome
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
 
 LEFT, RIGHT, CORRIDOR, JUNCTION = range(4)
 """Places of the observation, one-hot: the two cues, any other cell of the corridor, its end."""
 WALK, TURN_LEFT, TURN_RIGHT = range(3)
 
 
-class MemoryCorridor(Batch):
+class MemoryCorridor(NativeEnv):
     """A cue, left or right by chance, is seen in the first cell alone. `length` steps on, at the junction, turn where it said.
 
     Turning right as told pays 1 and ends the episode, turning wrong ends it with 0. Who turns before the junction, or walks on at
@@ -33,23 +32,23 @@ class MemoryCorridor(Batch):
         groups = {AGENT: AgentGroup((AGENT,), Box(0.0, 1.0, (4,)), Discrete(3))}
         super().__init__(groups, num_envs, first_slot)
         self._length, self._limit = length, 4 * (length + 1)
-        self.world["cue"] = np.zeros(num_envs, np.int64)
-        self.world["cell"] = np.zeros(num_envs, np.int64)
+        self.arrays["cue"] = np.zeros(num_envs, np.int64)
+        self.arrays["cell"] = np.zeros(num_envs, np.int64)
 
-    def _begin(self, rows: Array, chance: Chance) -> None:
-        self.world["cue"][rows] = chance.integers(2)
-        self.world["cell"][rows] = 0
+    def begin(self, rows: Array) -> None:
+        self.arrays["cue"][rows] = self.random(rows).integers(2)
+        self.arrays["cell"][rows] = 0
 
-    def _advance(self, actions: ByGroup) -> Outcome:
-        cue, cell, action = self.world["cue"], self.world["cell"], actions[AGENT][:, 0]
+    def advance(self, actions: ByGroup) -> Outcome:
+        cue, cell, action = self.arrays["cue"], self.arrays["cell"], actions[AGENT][:, 0]
         turned = (cell == self._length) & (action != WALK)
         cell += (action == WALK) & (cell < self._length)
         right = turned & (action == np.where(cue == LEFT, TURN_LEFT, TURN_RIGHT))
         cut = ~turned & (self.time >= self._limit)
         reward = {AGENT: right[:, None].astype(np.float64)}
-        return Outcome(reward, self.for_all(turned), self.for_all(cut), turned | cut)
+        return self.ended_together(reward, turned, cut)
 
-    def _observe(self) -> ByGroup:
-        cell = self.world["cell"]
-        place = np.where(cell == 0, self.world["cue"], np.where(cell == self._length, JUNCTION, CORRIDOR))
+    def observe(self) -> ByGroup:
+        cell = self.arrays["cell"]
+        place = np.where(cell == 0, self.arrays["cue"], np.where(cell == self._length, JUNCTION, CORRIDOR))
         return {AGENT: np.eye(4, dtype=np.float32)[place][:, None]}

@@ -8,15 +8,14 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
-from shoal.envs.native.batch import Batch, ByGroup, Outcome
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
 
 GRAVITY, CART, POLE, HALF_LENGTH, PUSH, TAU = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
 TOTAL = CART + POLE
 FAR, TILT = 2.4, 12 * 2 * np.pi / 360
 
 
-class MultiCartPole(Batch):
+class MultiCartPole(NativeEnv):
     """Each agent balances a pole of its own, as in Gymnasium's CartPole-v1, and earns 1 for every step until it falls.
 
     An agent whose pole fell is dead: it acts no more, until all have fallen or `max_steps` have passed and a new episode
@@ -44,20 +43,20 @@ class MultiCartPole(Batch):
             {name: AgentGroup(part, space, Discrete(2)) for name, part in parts.items()}, num_envs, first_slot
         )
         self._max_steps, self._count = max_steps, agents
-        self.world["poles"] = np.zeros((4, num_envs, agents))
-        self.world["alive"] = np.ones((num_envs, agents), bool)
+        self.arrays["poles"] = np.zeros((4, num_envs, agents))
+        self.arrays["alive"] = np.ones((num_envs, agents), bool)
 
     @property
     def best_return(self) -> float:
         """One for every step."""
         return float(self._max_steps)
 
-    def _begin(self, rows: Array, chance: Chance) -> None:
-        self.world["poles"][:, rows] = chance.uniform(-0.05, 0.05, 4, self._count).swapaxes(1, 2)
-        self.world["alive"][rows] = True
+    def begin(self, rows: Array) -> None:
+        self.arrays["poles"][:, rows] = self.random(rows).uniform(-0.05, 0.05, 4, self._count).swapaxes(1, 2)
+        self.arrays["alive"][rows] = True
 
-    def _advance(self, actions: ByGroup) -> Outcome:
-        poles, alive = self.world["poles"], self.world["alive"]
+    def advance(self, actions: ByGroup) -> Outcome:
+        poles, alive = self.arrays["poles"], self.arrays["alive"]
         earned = alive.astype(np.float64)
         pushes = np.concatenate([actions[name] for name in self.groups], axis=1)
         np.copyto(poles, _swing(poles, pushes), where=alive)
@@ -72,17 +71,19 @@ class MultiCartPole(Batch):
             return dict.fromkeys(self.groups, values)
         return {name: values[:, i : i + 1] for i, name in enumerate(self.groups)}
 
-    def _observe(self) -> ByGroup:
+    def observe(self) -> ByGroup:
         return self._split(self._poles())
 
     def _poles(self) -> Array:
-        return self.world["poles"].transpose(1, 2, 0).astype(np.float32, order="C")
+        return self.arrays["poles"].transpose(1, 2, 0).astype(np.float32, order="C")
 
-    def _state(self, seen: ByGroup) -> Array:
-        return np.concatenate([self._poles().reshape(self.num_envs, -1), self.world["alive"]], axis=1, dtype=np.float32)
+    def global_state(self, seen: ByGroup) -> Array:
+        return np.concatenate(
+            [self._poles().reshape(self.num_envs, -1), self.arrays["alive"]], axis=1, dtype=np.float32
+        )
 
-    def _acting(self) -> ByGroup:
-        return self._split(self.world["alive"].copy())
+    def acting(self) -> ByGroup:
+        return self._split(self.arrays["alive"].copy())
 
 
 def _swing(poles: Array, actions: Array) -> Array:

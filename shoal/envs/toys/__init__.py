@@ -1,1 +1,1 @@
-"""Tiny worlds with known answers, batched with numpy: what tests and learning tests are held against."""
+"""Tiny environments with known answers, batched with numpy: for tests and learning tests."""

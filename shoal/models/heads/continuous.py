@@ -34,7 +34,7 @@ class Gaussian(Head):
     """Independent normals in the space's own scale. Samples may leave the bounds: the environment's adapter clips.
 
     Parameters are the means `[..., K]`. The deviation does not depend on the state: it is the head's own parameter
-    `log_std` `[K]`, so `parameters` of an older version are judged with today's deviation. A mask means nothing here.
+    `log_std` `[K]`, so `parameters` of an older version are evaluated with the current deviation. A mask means nothing here.
     """
 
     def __init__(self, space: Box, features: int, init_gain: float, log_std: float) -> None:

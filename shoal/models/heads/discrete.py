@@ -1,4 +1,4 @@
-"""Heads for choices: one of n (Discrete), several at once (MultiDiscrete), bits (MultiBinary)."""
+"""Heads for discrete actions: Discrete, MultiDiscrete, MultiBinary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.models.heads.head import ILLEGAL, Head, flat_action, legal, shaped_ac
 def draw(log_probs: Tensor, noise: Tensor) -> Tensor:
     """Inverse of the distribution function: `[..., n]`, uniforms `[..., 1]` in [0, 1) -> index int64 `[..., 1]`.
 
-    A choice k is taken where cdf[k-1] <= u < cdf[k]. One of probability zero leaves the cdf where it was and is never
+    Action k is taken where cdf[k-1] <= u < cdf[k]. One of probability zero leaves the cdf where it was and is never
     taken. Scaling the noise by the last cdf keeps u below it though rounding may leave the sum short of one. NaN gives
     index 0 (`searchsorted` would give n, and an index error): the log-probability carries it to where it is counted.
     """
@@ -25,7 +25,7 @@ def draw(log_probs: Tensor, noise: Tensor) -> Tensor:
 def choices_first(logits: Tensor) -> Tensor:
     """Logits `[..., n]` -> log-probabilities `[n, ...]`.
 
-    Over the last axis PyTorch vectorises `log_softmax` from 16 choices on; below, trainers' batches pay up to five times.
+    Over the last axis PyTorch vectorises `log_softmax` from 16 actions on; below, trainers' batches pay up to five times.
     """
     return functional.log_softmax(logits.movedim(-1, 0), 0)
 
@@ -36,7 +36,7 @@ def chosen(log_probs: Tensor, index: Tensor) -> Tensor:
 
 
 def entropy_of(log_probs: Tensor) -> Tensor:
-    """`[n, ...]` -> `[...]`. Forbidden choices add exactly zero: their probability is zero, their log finite."""
+    """`[n, ...]` -> `[...]`. Forbidden actions add exactly zero: their probability is zero, their log finite."""
     return (log_probs.exp() * log_probs).sum(0).neg()
 
 
@@ -80,10 +80,10 @@ class Categorical(Head):
 
 
 class MultiCategorical(Head):
-    """Several choices at once, independent given the features.
+    """A MultiDiscrete action: several parts, independent given the features.
 
-    Parameters are the logits of all choices side by side, `[..., sum(nvec)]`, and so is the mask; one uniform per
-    choice. Choices of unequal size are padded to the largest, so that all are computed together.
+    Parameters are the logits of all parts side by side, `[..., sum(nvec)]`, and so is the mask; one uniform per
+    part. Parts of unequal size are padded to the largest, so that all are computed together.
     """
 
     position: Tensor
@@ -133,7 +133,7 @@ class MultiCategorical(Head):
         if self.even:
             return logits.unflatten(-1, self.padded)
         logits = logits.index_select(-1, self.position).unflatten(-1, self.padded)
-        # Twice as far out as forbidden choices: where a mask forbids all, padding is still never taken.
+        # Twice as far out as forbidden actions: where a mask forbids all, padding is still never taken.
         return torch.where(self.real, logits, 2 * ILLEGAL)
 
     def _action(self, index: Tensor) -> Tensor:

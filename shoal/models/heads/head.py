@@ -18,7 +18,7 @@ class Head(nn.Module, ABC):
     """Turns features `[..., F]` into a distribution over one action space.
 
     Shapes: parameters `[..., P]`, noise `[..., noise_size]` uniform in [0, 1), actions `[..., *space.shape]` as members
-    of the space (int64 or float32), log-probabilities and entropies `[...]`. A mask is bool, True where a choice is
+    of the space (int64 or float32), log-probabilities and entropies `[...]`. A mask is bool, True where an action is
     allowed.
     """
 
@@ -47,7 +47,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def entropy(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
-        """How open the choice is, in nats."""
+        """Of the distribution, in nats."""
 
     @abstractmethod
     def evaluate(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -55,7 +55,7 @@ class Head(nn.Module, ABC):
 
 
 def legal(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """Logits with forbidden choices pushed out of reach."""
+    """Logits, those of forbidden actions very low."""
     return logits if mask is None else torch.where(mask, logits, ILLEGAL)
 
 

@@ -6,13 +6,12 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
-from shoal.envs.native.batch import Batch, ByGroup, Outcome
-from shoal.envs.native.chance import Chance
+from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
 
 BLIND, SEER = "blind", "seer"
 
 
-class HiddenCoin(Batch):
+class HiddenCoin(NativeEnv):
     """A coin of +1 or -1 is thrown for each episode and paid in every step, cut off after `length` steps.
 
     Two blind agents see zeros. The coin is the state, or, with `state` off, what a third agent sees.
@@ -25,21 +24,20 @@ class HiddenCoin(Batch):
             groups[SEER] = AgentGroup(("seer_0",), Box(-1.0, 1.0, (1,), np.float32), Discrete(2))
         super().__init__(groups, num_envs, first_slot)
         self._with_state, self._length = state, length
-        self.world["coin"] = np.ones(num_envs, np.float32)
+        self.arrays["coin"] = np.ones(num_envs, np.float32)
 
-    def _begin(self, rows: Array, chance: Chance) -> None:
-        self.world["coin"][rows] = np.sign(chance.uniform(-1, 1, 1)[:, 0])
+    def begin(self, rows: Array) -> None:
+        self.arrays["coin"][rows] = np.sign(self.random(rows).uniform(-1, 1, 1)[:, 0])
 
-    def _advance(self, actions: ByGroup) -> Outcome:
-        over, nobody = self.time >= self._length, np.zeros(self.num_envs, bool)
-        paid = self.for_all(self.world["coin"].astype(np.float64))
-        return Outcome(paid, self.for_all(nobody), self.for_all(over), over)
+    def advance(self, actions: ByGroup) -> Outcome:
+        paid = self.for_all(self.arrays["coin"].astype(np.float64))
+        return self.ended_together(paid, truncated=self.time >= self._length)
 
-    def _observe(self) -> ByGroup:
+    def observe(self) -> ByGroup:
         seen = {BLIND: np.zeros((self.num_envs, 2, 2), np.float32)}
         if SEER in self.groups:
-            seen[SEER] = self.world["coin"][:, None, None].copy()
+            seen[SEER] = self.arrays["coin"][:, None, None].copy()
         return seen
 
-    def _state(self, seen: ByGroup) -> Array | None:
-        return self.world["coin"][:, None].copy() if self._with_state else None
+    def global_state(self, seen: ByGroup) -> Array | None:
+        return self.arrays["coin"][:, None].copy() if self._with_state else None

@@ -13,8 +13,8 @@ from shoal.api.env import Array, Env
 from shoal.api.experiment import EnvConfig, PicturesConfig
 from shoal.base.errors import InputError
 from shoal.envs import make_env
+from shoal.envs.images import LUMA, ImageResizer
 from shoal.envs.pettingzoo_loop import PettingZooLoop
-from shoal.envs.pictures import LUMA, Pictures
 from shoal.testing.env import check_env
 
 SHAPE = (13, 7, 3)
@@ -40,7 +40,7 @@ def slowly(picture: Array, height: int, width: int, grey: bool) -> Array:
 @pytest.mark.parametrize("size", [[13, 7], [5, 3], [4, 7], [1, 1]])
 def test_a_pixel_is_the_mean_of_its_box(size: list[int], grey: bool) -> None:
     picture = np.random.default_rng(0).integers(0, 256, SHAPE, np.uint8)
-    pictures = Pictures(space(*SHAPE), PicturesConfig(size=size, grey=grey), "w")
+    pictures = ImageResizer(space(*SHAPE), PicturesConfig(size=size, grey=grey), "w")
     frame = pictures.frame(picture)
     assert frame.dtype == np.uint8
     assert frame.shape == pictures.space.shape
@@ -48,12 +48,12 @@ def test_a_pixel_is_the_mean_of_its_box(size: list[int], grey: bool) -> None:
 
 
 def test_white_stays_white() -> None:
-    pictures = Pictures(space(457, 120, 3), PicturesConfig(size=[60, 40], grey=True), "w")
+    pictures = ImageResizer(space(457, 120, 3), PicturesConfig(size=[60, 40], grey=True), "w")
     assert (pictures.frame(np.full((457, 120, 3), 255, np.uint8)) == 255).all()
 
 
 def test_a_picture_of_another_size_is_an_error() -> None:
-    pictures = Pictures(space(*SHAPE), PicturesConfig(grey=True), "w")
+    pictures = ImageResizer(space(*SHAPE), PicturesConfig(grey=True), "w")
     with pytest.raises(ValueError, match=r"has shape \(13, 8, 3\)"):
         pictures.frame(np.zeros((13, 8, 3), np.uint8))
 
@@ -69,7 +69,7 @@ def test_a_picture_of_another_size_is_an_error() -> None:
 )
 def test_what_does_not_fit_is_explained(seen: Box, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
-        Pictures(seen, PicturesConfig(**settings), "w")
+        ImageResizer(seen, PicturesConfig(**settings), "w")
     assert words.replace("shows bytes", "show bytes") in str(caught.value)
 
 
@@ -113,7 +113,7 @@ class FilmedMasked(FilmedTogether):
 
 def film(game: Any, count: int, stack: int = 3) -> list[tuple[Array, Array | None]]:
     """Agents' stacks `[agents, stack]` and final ones, after reset and each step: all pixels of a frame are alike."""
-    env: Env = PettingZooLoop([game], "film", pictures=PicturesConfig(size=[2, 2], grey=True, stack=stack))
+    env: Env = PettingZooLoop([game], "film", images=PicturesConfig(size=[2, 2], grey=True, stack=stack))
     assert env.groups["p"].observation_space == space(2, 2, stack)
     answers = [env.reset(0)]
     told = []

@@ -1,4 +1,4 @@
-"""Chance for many copies in one call: numbers that follow from (seed, copy, episode, time), whoever is asked beside them."""
+"""Random numbers for many copies in one call. Each copy's follow from (seed, copy, episode, time), not from its neighbours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MASK = (1 << 64) - 1
 
 
-class Chance:
+class RowRandom:
     """One stream of numbers per row, drawn side by side: the row is the last axis of every answer.
 
     The streams are SplitMix64 (Steele, Lea and Flood 2014), each started from a hash of its row's key. Unlike a numpy
@@ -36,9 +36,9 @@ class Chance:
         share = (bits >> np.uint64(11)) * 2.0**-53
         return (low + (high - low) * share).reshape(*shape, -1)
 
-    def integers(self, choices: int, *shape: int) -> Array:
-        """int64 `[*shape, rows]` in 0 ... choices - 1."""
-        return self.uniform(0, choices, *shape).astype(np.int64)
+    def integers(self, high: int, *shape: int) -> Array:
+        """int64 `[*shape, rows]` in 0 ... high - 1."""
+        return self.uniform(0, high, *shape).astype(np.int64)
 
 
 def _mix(bits: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Smaller pictures for faster learning: one observation `[height, width, channels]` in, one frame of the size asked for out.
+"""Smaller images for faster learning: one observation `[height, width, channels]` in, one frame of the configured size out.
 
 How frames become a stack is the affair of whoever knows where episodes begin.
 """
@@ -19,13 +19,13 @@ LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 """How bright red, green and blue look (ITU-R BT.601)."""
 
 
-class Pictures:
+class ImageResizer:
     """`frame` shrinks; `space` is what agents see, with `stack` frames side by side in the channels, the newest last."""
 
     def __init__(self, space: Space[Any], config: PicturesConfig, name: str) -> None:
         if not isinstance(space, Box) or len(space.shape) != 3 or space.dtype != np.uint8:
             raise InputError(
-                f"env.pictures is for worlds that show bytes [height, width, channels]; '{name}' shows {space}: leave it out"
+                f"env.pictures is for environments that show bytes [height, width, channels]; '{name}' shows {space}: remove it"
             )
         self._seen = height, width, channels = space.shape
         if config.grey and channels != len(LUMA):
@@ -35,7 +35,7 @@ class Pictures:
         size = tuple(config.size or (height, width))
         if size[0] > height or size[1] > width:
             raise InputError(
-                f"env.pictures.size = {config.size} is larger than the {height} x {width} pixels of '{name}': pictures only shrink"
+                f"env.pictures.size = {config.size} is larger than the {height} x {width} pixels of '{name}': images only shrink"
             )
         self._grey = config.grey
         self._rows, self._tall = _boxes(height, size[0])
@@ -43,13 +43,11 @@ class Pictures:
         self.channels = 1 if config.grey else channels
         self.space = Box(0, 255, (*size, self.channels * config.stack), np.uint8)
 
-    def frame(self, picture: Array) -> Array:
+    def frame(self, image: Array) -> Array:
         """Each pixel is the mean of its box."""
-        if picture.shape != self._seen or picture.dtype != np.uint8:
-            raise ValueError(
-                f"the picture has shape {picture.shape} and dtype {picture.dtype}, not {self._seen} and uint8"
-            )
-        total = _sum_of(_sum_of(picture, self._rows, self._tall).swapaxes(0, 1), self._columns, self._wide)
+        if image.shape != self._seen or image.dtype != np.uint8:
+            raise ValueError(f"the image has shape {image.shape} and dtype {image.dtype}, not {self._seen} and uint8")
+        total = _sum_of(_sum_of(image, self._rows, self._tall).swapaxes(0, 1), self._columns, self._wide)
         if self._grey:
             total = (total @ LUMA)[..., None]
         return (total / (self._tall * self._wide) + 0.5).astype(np.uint8).swapaxes(0, 1)
