@@ -32,7 +32,7 @@ from hosts import reason_to_skip
 from nodes import Cluster
 
 from shoal.api.env import Episode
-from shoal.api.worker import Report
+from shoal.api.messages import Episodes
 from shoal.monitoring.aggregate import Aggregator
 from shoal.monitoring.shares import Shares
 from shoal.streams.control import ControlEnd, parse
@@ -132,11 +132,13 @@ def cost_of_report(count: int = 5_000) -> float:
     """Microseconds of CPU that a controller spends on what an actor says once per fragment: to parse it and to merge it."""
     shares, aggregate, (here, there) = Shares("actor"), Aggregator(), Pipe()
     episode = Episode(0, 100, {"agent": np.ones(1)})
-    ControlEnd(here).report(Report(True, 32, {"policy": 1}, [episode], metrics=shares.take()))
+    ControlEnd(here).send(Episodes(32, {0: {"policy": 1}}, [episode], shares.take()))
     message = there.recv_bytes()
     began = time.process_time()
     for _ in range(count):
-        aggregate.add(parse(message))
+        said = parse(message)
+        assert isinstance(said, Episodes)
+        aggregate.add(said.metrics, said.episodes)
     return (time.process_time() - began) / count * 1e6
 
 

@@ -25,7 +25,8 @@ from shoal.algorithms.learner import SoloLearner
 from shoal.api.experiment import Experiment
 from shoal.api.policy import Request
 from shoal.envs import make_env
-from shoal.program.program import expand
+from shoal.program.expand import expand
+from shoal.rollout.plans import Plans
 from shoal.streams.inference import Ask, decide
 
 CHUNKS, CHUNK = 5, 0.4
@@ -90,10 +91,10 @@ class Mind:
     """The policy and its algorithm, over made-up observations."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        (plan,) = expand(experiment_of({**settings, "shape": "inline"})).policies.values()
-        self.algorithm, self.space = plan.algorithm, plan.group.observation_space
+        (plan,) = Plans(expand(experiment_of({**settings, "shape": "inline"}))).values()
+        self.algorithm, self.space = plan.algorithm, plan.spec.group.observation_space
         self.copies, self.rows = settings["num_envs"], settings["minibatch"]
-        self.actions, self.learner = plan.group.action_space.n, SoloLearner()
+        self.actions, self.learner = plan.spec.group.action_space.n, SoloLearner()
 
     def _observations(self, count: int) -> torch.Tensor:
         if self.space.dtype == np.uint8:

@@ -69,6 +69,8 @@ class ClusterConfig(Config):
     """Of each policy worker."""
     trainer: ResourcesConfig = ResourcesConfig()
     """Of each trainer, with the actors that live in its process."""
+    others: dict[str, ResourcesConfig] = {}
+    """Of each worker of another kind, by kind: `buffer`, `evaluation`, or one of your own."""
     strategy: Literal["pack", "spread"] = "pack"
     """On as few machines as hold them, or on as many as there are."""
     head: bool = True
@@ -77,6 +79,11 @@ class ClusterConfig(Config):
     """How long workers may be without a place before the run ends."""
     weights: Literal["fp32", "fp16"] = "fp32"
     """How parameters travel between machines; fp16 is half as much and not exact."""
+
+    def of(self, kind: str) -> ResourcesConfig:
+        """What a worker of that kind reserves."""
+        own = {"actor": self.actor, "policy": self.policy, "trainer": self.trainer}
+        return own.get(kind) or self.others.get(kind) or ResourcesConfig()
 
 
 class ActorRange(Config):
@@ -113,7 +120,7 @@ class PlacementConfig(Config):
     """Where buffer workers replay: rounds that learning may be ahead of or behind its updates per round, before one side waits."""
     trainers: Count | None = Field(None, ge=1)
     """Replicas of each trainer; each learns from its share of the actors."""
-    agree: Literal["allreduce", "hogwild"] | None = None
+    agree: Annotated[Named | None, BeforeValidator(as_named)] = None
     """How replicas agree: `allreduce` (one gradient, in step) or `hogwild` (one block of parameters, each at its own pace)."""
     together: bool | None = None
     """Actors live in the process of their trainer, and take turns with it; otherwise in processes of their own."""
@@ -265,6 +272,8 @@ class Experiment(Config):
     """Stages of the world, each of which begins when evaluations of the one before are good enough. Left out: it stays as it is."""
     stop: StopConfig = StopConfig()
     """When the run ends."""
+    workers: dict[str, str] = {}
+    """Workers of your own beside the others: name -> `module:Class` or `file.py:Class` of their WorkerSpec."""
     log: LogConfig = LogConfig()
     """What is written down."""
     seed: Count = Field(1, ge=0, lt=2**63)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -58,7 +59,7 @@ METRICS: dict[str, type[Metric]] = {cls.__name__: cls for cls in (Mean, Total, L
 """By name: how they are sent and saved."""
 
 
-def merge_into(metrics: dict[str, Metric], later: dict[str, Metric]) -> None:
+def merge_into(metrics: dict[str, Metric], later: Mapping[str, Metric]) -> None:
     """Fold `later` into `metrics`, name by name."""
     for name, metric in later.items():
         metrics[name] = metrics[name].merge(metric) if name in metrics else metric  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shoal.base.plain import from_plain, register, to_plain
 from shoal.base.tree import Tree, tree_leaves, tree_map
 
 
@@ -35,6 +36,12 @@ class Layout:
         counter = iter(range(len(specs)))
         return cls(tree_map(lambda _: next(counter), example), specs)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and (self._tree, self.specs) == (other._tree, other.specs)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.specs))
+
     @property
     def nbytes(self) -> int:
         """Bytes of one allocation."""
@@ -43,3 +50,6 @@ class Layout:
     def allocate(self) -> Tree:
         """Arrays of zeros in this layout."""
         return tree_map(lambda i: np.zeros(*self.specs[i]), self._tree)
+
+
+register("layout", Layout, lambda it: [to_plain(it._tree), to_plain(it.specs)], lambda it: Layout(*map(from_plain, it)))

@@ -1,6 +1,6 @@
 """Faults on order, for tests: `SHOAL_FAULT="trainer@update=37:kill"` makes the trainer kill itself before its 37th update.
 
-`WORKER@EVENT=COUNT:ACTION`, several separated by commas. WORKER is a kind (`actor`, `policy`, `trainer`, `buffer`, `evaluation`)
+`WORKER@EVENT=COUNT:ACTION`, several separated by commas. WORKER is a kind (`actor`, `trainer`)
 or a name (`actor-1`); the actions are `kill` (SIGKILL, no word), `raise` and `hang`. The first fault of a worker strikes its first
 life, the next its second.
 """
@@ -11,18 +11,12 @@ import os
 import re
 import signal
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from shoal.base.errors import InputError
 
 VARIABLE = "SHOAL_FAULT"
-EVENTS = {
-    "actor": ("step",),
-    "policy": ("batch",),
-    "trainer": ("update",),
-    "buffer": ("insert",),
-    "evaluation": ("step",),
-}
 _FORM = re.compile(r"(?P<worker>(?P<kind>[a-z]+)(-[\w.-]+)?)@(?P<event>\w+)=(?P<count>\d+):(?P<action>kill|raise|hang)")
 
 
@@ -35,13 +29,13 @@ class Fault(NamedTuple):
     action: str
 
 
-def parse_faults(text: str) -> list[Fault]:
-    """Read the variable; what makes no sense is an error that shows the form."""
+def parse_faults(text: str, events: Mapping[str, tuple[str, ...]]) -> list[Fault]:
+    """Read the variable; what makes no sense is an error that shows the form. `events`: kind -> what can be counted."""
     faults = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _FORM.fullmatch(part)
-        if match is None or match["event"] not in EVENTS.get(match["kind"], ()):
-            known = ", ".join(f"{kind}@{event}=N" for kind, events in EVENTS.items() for event in events)
+        if match is None or match["event"] not in events.get(match["kind"], ()):
+            known = ", ".join(f"{kind}@{event}=N" for kind, counted in events.items() for event in counted)
             raise InputError(f"{VARIABLE}={part}: write one of {known}, then :kill, :raise or :hang")
         faults.append(Fault(match["worker"], match["event"], int(match["count"]), match["action"]))
     return faults

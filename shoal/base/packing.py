@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.base.plain import described
 from shoal.base.tree import Tree
 
 SHAPE = "shape"
@@ -54,15 +55,8 @@ def _tree(shape: Any, packed: dict[str, np.ndarray]) -> Tree:
     if kind == "tuple":
         return tuple(_tree(part, packed) for part in value)
     if kind == "records":
-        dtype = np.lib.format.descr_to_dtype(_described(value["dtype"]))
+        dtype = np.lib.format.descr_to_dtype(described(value["dtype"]))
         return packed[value["array"]].view(dtype).reshape(value["shape"])
     if kind == "transposed":
         return packed[value].T
     return packed[value] if kind == "array" else value
-
-
-def _described(kind: Any) -> Any:
-    """How numpy describes a dtype, after JSON has made lists of its tuples: a list of fields, each name, type and shape."""
-    if not isinstance(kind, list):
-        return kind
-    return [(name, _described(type_), *(tuple(shape) for shape in rest)) for name, type_, *rest in kind]

@@ -17,7 +17,8 @@ def run(recipe: str, overrides: list[str], *, json: bool, on: str, address: str 
     path = find(recipe)
     with importing():
         from shoal.api.experiment import load_experiment
-        from shoal.program.program import expand, plan_of
+        from shoal.program.expand import expand
+        from shoal.program.report import plan_of
         from shoal.runs.train import check_launcher
 
     check_launcher(on)
@@ -46,6 +47,8 @@ def _show(plan: dict[str, Any], cluster: list[str]) -> None:
 
     workers = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in plan["workers"].items())
     print(f"workers   {workers}")
+    for name, process in plan["processes"].items():
+        print(f"process   {name}: {', '.join(process['workers'])}")
     for name, policy in plan["policies"].items():
         print(f"policy    {name}: plays {', '.join(policy['agents'])}")
         print(f"          sees {policy['observation_space']}, does {policy['action_space']}")

@@ -78,7 +78,7 @@ def _experiment(recipe: str, overrides: list[str], *, whole: bool) -> str:
 
     experiment = load_experiment(find(recipe), overrides)
     if whole:
-        from shoal.program.program import expand
+        from shoal.program.expand import expand
 
         expand(experiment)
     return experiment.name

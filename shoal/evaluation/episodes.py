@@ -23,7 +23,7 @@ def copies_for(episodes: int, most: int = MAX_COPIES) -> int:
     return math.ceil(episodes / math.ceil(episodes / most))
 
 
-class Sitting:
+class EpisodeBatch:
     """Everyone at the table plays whole episodes, one step of all copies at a time.
 
     Every copy plays its share of `episodes` and no more: otherwise short episodes, finished first, would crowd out long ones. For
@@ -31,11 +31,11 @@ class Sitting:
     """
 
     def __init__(
-        self, env: Env, seats: list[Seat], episodes: int, *, seed: int, judged: list[str], deal: Deal | None = None,
+        self, env: Env, seats: list[Seat], episodes: int, *, seed: int, scored: list[str], deal: Deal | None = None,
         seconds: float | None = None, timeout: float = 60.0, clock: Callable[[], float] = time.monotonic,
         watcher: Watcher | None = None,
     ) -> None:  # fmt: skip
-        self._env, self._episodes, self._judged, self._clock = env, episodes, judged, clock
+        self._env, self._episodes, self._scored, self._clock = env, episodes, scored, clock
         self._share = math.ceil(episodes / env.num_envs)
         self._rollout = Rollout(env, seats, seed=seed, deal=deal, timeout=timeout, watcher=watcher)
         self._finished: list[list[Episode]] = [[] for _ in range(env.num_envs)]
@@ -63,7 +63,7 @@ class Sitting:
         due = zip(self._finished, self._due, strict=True)
         own = [episodes[:count] for episodes, count in due]
         counted = [episodes[i] for i in rounds for episodes in own if i < len(episodes)][: self._episodes]
-        returns = [sum(float(episode.played[policy].sum()) for policy in self._judged) for episode in counted]
+        returns = [sum(float(episode.played[policy].sum()) for policy in self._scored) for episode in counted]
         by_policy = {
             name: float(np.concatenate([e.played[name] for e in counted]).mean()) for name in counted[0].played
         }

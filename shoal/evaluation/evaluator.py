@@ -1,6 +1,6 @@
 """Whole greedy episodes of the newest version: how a score is confirmed.
 
-Consumes a parameter version; produces scores. Has worlds of its own, so training episodes go on undisturbed.
+Consumes a parameter version; produces scores. Has environments of its own, so training episodes go on undisturbed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from shoal.api.env import Env
 from shoal.api.evaluation import Scores
-from shoal.checkpoints.checkpoint import Checkpoint
-from shoal.evaluation.episodes import Sitting
+from shoal.evaluation.episodes import EpisodeBatch
 from shoal.rollout.deal import Deal
 from shoal.rollout.rollout import Watcher
 from shoal.rollout.seat import Seat
@@ -20,38 +19,34 @@ from shoal.streams.parameter import ParameterReader
 
 @dataclass
 class Evaluator:
-    """Seats around an Env. Returns are those of the policies that are judged."""
+    """Seats around an Env. Returns are those of the policies that are scored."""
 
     env: Env
     seats: list[Seat]
     readers: list[ParameterReader] = field(default_factory=list)
-    judged: list[str] = field(default_factory=list)
+    scored: list[str] = field(default_factory=list)
     deal: Callable[[int], Deal | None] = lambda seed: None
     """Who plays whom, dealt by a seed; None: as the seats say."""
 
     def evaluate(self, episodes: int, *, seed: int, watcher: Watcher | None = None) -> Scores:
         """Play with the newest version of every policy."""
-        sitting = self.sit(episodes, seed=seed, watcher=watcher)
-        while not sitting.over:
-            sitting.step()
-        return sitting.scores()
+        batch = self.begin(episodes, seed=seed, watcher=watcher)
+        while not batch.over:
+            batch.step()
+        return batch.scores()
 
-    def sit(
+    def begin(
         self, episodes: int, *, seed: int, seconds: float | None = None, timeout: float = 60.0,
         watcher: Watcher | None = None,
-    ) -> Sitting:  # fmt: skip
+    ) -> EpisodeBatch:  # fmt: skip
         """The same, a step at a time."""
         for reader in self.readers:
             reader.latest()
-        return Sitting(
-            self.env, self.seats, episodes, seed=seed, judged=self.judged, deal=self.deal(seed),
+        return EpisodeBatch(
+            self.env, self.seats, episodes, seed=seed, scored=self.scored, deal=self.deal(seed),
             seconds=seconds, timeout=timeout, watcher=watcher,
         )  # fmt: skip
 
     def close(self) -> None:
-        """Free the worlds."""
+        """Free the environments."""
         self.env.close()
-
-
-Judge = Callable[[Checkpoint], Evaluator]
-"""Seats everyone in the version of a checkpoint, around worlds that stay the same."""

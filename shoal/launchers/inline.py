@@ -12,29 +12,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from torch import Tensor
-
+from shoal.api.messages import Message
+from shoal.api.orders import Order
+from shoal.api.program import Program, RingStream, WorkerSpec
 from shoal.api.worker import Worker
 from shoal.base.errors import ShoalError
-from shoal.checkpoints.checkpoint import Checkpoint, stage_of
+from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.contents import to_bytes
+from shoal.checkpoints.worker_state import BEFORE
+from shoal.launchers.deadlock import Standing, flushes
 from shoal.launchers.interrupts import Interrupts
+from shoal.launchers.launcher import Conductor, Snapshot
+from shoal.launchers.life import first_life, older_versions, saves_state
 from shoal.launchers.threads import ReplicaThreads
-from shoal.program.build import Builder, first_life
-from shoal.program.contents import BEFORE, older_versions, saves_contents
-from shoal.program.hosts import hosts_of
-from shoal.program.program import Program, expand
-from shoal.program.stages import STAGE, say_stage
-from shoal.program.wiring import plan_wiring
+from shoal.rollout.plans import Plans
+from shoal.streams import names
+from shoal.streams.gate import GateKeeper
 from shoal.streams.sample import Account, account
 from shoal.streams.stream_set import MemoryStreams
-from shoal.workers.controller import Controller
-from shoal.workers.evaluation import EvaluationWorker
-from shoal.workers.trainer import TrainerWorker
+from shoal.workers.context import Context
+from shoal.workers.replica_sync import sync_class
+from shoal.workers.trainer import TrainerSpec, TrainerWorker
 
 PAUSE = 0.05
 """Seconds between two looks at a paused run."""
+OPEN = 1 << 62
+"""Updates that a trainer may make which this thread polls: it need not wait."""
 
 
 class InlineLauncher:
@@ -43,82 +46,151 @@ class InlineLauncher:
     def __init__(
         self, program: Program, start: Checkpoint | None = None, checkpoints: Path | None = None
     ) -> None:  # fmt: skip
-        hosts = hosts_of(program)
-        wiring = plan_wiring(program, hosts)
-        self._streams = MemoryStreams(wiring)
-        self._program = program
-        self.enter_stage(stage_of(start))
-        life = first_life(program, start)
-        self.goes_on: bool | None = life.whole
-        self.mailboxes = {name: self._streams.mailbox(f"version/{name}") for name in program.policies}
-        self._samples = [self._streams.ring(name) for name, plan in wiring.rings.items() if plan.counted]
-        self._jobs = sorted((job for host in hosts for job in host.jobs), key=lambda job: _ORDER.index(job.kind))
-        # replicas in step need a copy of the parameters each; hogwild ones share the first
-        copies = 1 if program.hogwild else program.trainers
-        programs = [program, *(expand(program.experiment) for _ in range(copies - 1))]
-        builders = [Builder(each, self._streams, life, checkpoints=checkpoints) for each in programs]
-        self._trainers = {
-            policy: [builders[rank % copies].trainer(policy, rank) for rank in range(program.trainers)]
-            for policy in program.policies
-        }
-        self._others: list[Worker] = [builders[0].build(job) for job in self._jobs if job.kind != "trainer"]
-        self._judges = [worker for worker in self._others if isinstance(worker, EvaluationWorker)]
-        self._workers = [*self._others, *_polled(list(self._trainers.values()), threads=copies > 1)]
+        self._program, self._streams = program, MemoryStreams(program)
+        self._life = first_life(program, start)
+        self.goes_on: bool | None = self._life.whole
+        self.mailboxes = {name: self._streams.mailbox(names.version(name)) for name in program.learners}
+        self._samples = [
+            self._streams.ring(name)
+            for name, stream in program.streams.items()
+            if isinstance(stream, RingStream) and stream.counted
+        ]
+        sync = sync_class(program)
+        speaking = [(p, rank) for p in program.learners for rank in range(1 if sync.in_step else program.trainers)]
+        self._gates = {at: GateKeeper(self._streams.mailbox(names.gate(*at))) for at in speaking}
+        self._drained: set[str] = set()
+        for gate in self._gates.values():
+            gate.open(OPEN)
+        self._workers = self._build(sync.one_machine, checkpoints)
+        self._polled = self._in_turn(threads=program.trainers > 1 and sync.in_step)
+        self._answers: list[Message] = []
 
-    def run(self, controller: Controller) -> str | None:
+    def _build(self, shared: bool, checkpoints: Path | None) -> dict[WorkerSpec, Worker]:
+        """Trainers first, so that the version that everyone starts from is out. Replicas need parameters of their own each,
+        unless they share one memory."""
+        plans = [Plans(self._program)]
+        plans += [plans[0] if shared else Plans(self._program) for _ in range(self._program.trainers - 1)]
+        contexts = [Context(self._program, each, self._streams, self._life, checkpoints=checkpoints) for each in plans]
+        specs = self._program.workers
+        trainers = [spec for spec in specs if isinstance(spec, TrainerSpec)]
+        built: dict[WorkerSpec, Worker] = {spec: spec.build(contexts[spec.rank]) for spec in trainers}
+        built |= {spec: spec.build(contexts[0]) for spec in specs if spec not in built}
+        return {spec: built[spec] for spec in sorted(specs, key=lambda spec: spec.rank_in_process)}
+
+    def _in_turn(self, *, threads: bool) -> list[Worker]:
+        """Policies in turn; the replicas of each at once where they wait for each other, otherwise one after the other."""
+        polled: list[Worker] = []
+        together: dict[str, list[TrainerWorker]] = {}
+        for worker in self._workers.values():
+            if isinstance(worker, TrainerWorker) and threads:
+                together.setdefault(worker.policy, []).append(worker)
+            else:
+                polled.append(worker)
+        ranks = {id(worker): spec.rank_in_process for spec, worker in self._workers.items()}
+        later = [worker for worker in polled if ranks[id(worker)] > TrainerSpec.rank_in_process]
+        earlier = [worker for worker in polled if worker not in later]
+        return [*earlier, *map(ReplicaThreads, together.values()), *later]
+
+    # ------------------------------------------------------------ the run
+
+    def run(self, conductor: Conductor) -> str | None:
         """Poll until there is a reason to stop; the name of the signal that ended it, if one did."""
+        controller = conductor.controller
         with Interrupts() as interrupts:
             while controller.reason is None:
-                controller.listen()
+                conductor.listen()
                 if interrupts.caught:
                     controller.stop(f"interrupted by {interrupts.caught}")
                 elif controller.paused:
                     time.sleep(PAUSE)
-                elif not self._sweep(controller):
-                    raise ShoalError("no worker can go on: a worker waits for something that nobody will give")
+                elif not self._sweep(conductor) and not self._flush(conductor):
+                    raise ShoalError(f"deadlock: {self._who_waits()}")
             return interrupts.caught
 
-    def _sweep(self, controller: Controller) -> bool:
-        worked = False
-        for worker in self._workers:
-            report = worker.poll(0.0)
-            worked |= report.worked
-            controller.receive(report)
+    def _sweep(self, conductor: Conductor) -> bool:
+        worked, controller = bool(self._answers), conductor.controller
+        while self._answers:
+            conductor.receive(self._answers.pop(0))
+        for worker in self._polled:
+            said = worker.poll(0.0)
+            worked |= bool(said)
+            for message in said:
+                conductor.receive(message)
             if controller.reason is not None:  # else the next policy's trainer might be one version further
                 break
+            self._drain(conductor)
         return worked
 
-    def evaluate(self, version: int) -> None:
-        """A version is saved, and due to be judged."""
-        self._streams.mailbox("evaluate").publish(version, np.zeros(1, np.uint8))
+    def _drain(self, conductor: Conductor) -> None:
+        """A policy that is through with its stop rule learns no more, and holds up nobody who is not."""
+        for policy, clock in conductor.controller.clocks.items():
+            if clock.done and policy not in self._drained:
+                self._drained.add(policy)
+                for (name, _), gate in self._gates.items():
+                    if name == policy:
+                        gate.open(OPEN, drain=True)
 
-    def judge(self, controller: Controller, done: Callable[[], bool]) -> None:
-        """Let the evaluation worker go on, and nobody else, until it is `done`; a signal ends it."""
+    def _flush(self, conductor: Conductor) -> bool:
+        """Nobody can go on: let fragments be posted that are not full, if that is what everyone waits for."""
+        if len(self.mailboxes) < 2:
+            return False
+        due = flushes(self._program, self._look)
+        for order in due:
+            for worker in self._workers.values():
+                for message in worker.handle(order):
+                    conductor.receive(message)
+        return bool(due)
+
+    def _look(self) -> dict[str, Standing]:
+        found = {}
+        for policy, mailbox in self.mailboxes.items():
+            rings = [self._streams.ring(names.sample(p, policy)) for p in range(self._program.producers)]
+            start = self._life.starts[policy]
+            posted, waiting = (start + ring.posted for ring in rings), (ring.posted - ring.freed for ring in rings)
+            found[policy] = Standing(mailbox.latest(), tuple(posted), tuple(waiting))
+        return found
+
+    def _who_waits(self) -> str:
+        lines = [f"{policy} is at version {s.version}, rounds {list(s.posted)}" for policy, s in self._look().items()]
+        return "; ".join(["no worker can go on", *lines])
+
+    def run_only(self, conductor: Conductor, kind: str, done: Callable[[], bool]) -> None:
+        """Let the workers of one kind go on, and nobody else, until it is `done`; a signal ends it."""
+        workers = [worker for spec, worker in self._workers.items() if spec.kind == kind]
         with Interrupts() as interrupts:
             while not (done() or interrupts.caught):
-                for worker in self._judges:
-                    controller.receive(worker.poll(0.0))
+                conductor.listen()
+                for worker in workers:
+                    for message in worker.poll(0.0):
+                        conductor.receive(message)
+
+    # ------------------------------------------------------------ what a run asks for
+
+    def order(self, to: str, order: Order) -> None:
+        """Obeyed at once; the answer is heard with the next poll."""
+        for spec, worker in self._workers.items():
+            if to in ("", spec.name, spec.kind):
+                self._answers += worker.handle(order)
+
+    def publish(self, stream: str, version: int, block: Any) -> None:
+        """Write into a mailbox that the controller writes."""
+        self._streams.mailbox(stream).publish(version, block)
 
     def quiet(self) -> None:
         """Nothing else runs while this thread is here."""
 
-    def states(self) -> dict[str, Tensor]:
-        """All that a checkpoint keeps, as `policy/name`."""
-        first = [trainers[0] for trainers in self._trainers.values()]
-        return {f"{t.policy}/{name}": tensor for t in first for name, tensor in t.state_dict().items()}
-
-    def contents(self, version: int) -> dict[str, bytes]:
-        """What workers hold, for a checkpoint of `version`."""
-        if not saves_contents(self._program):
-            return {}
-        trainers = [trainer for replicas in self._trainers.values() for trainer in replicas]
-        held = {worker.name: to_bytes(worker.contents(version)) for worker in [*self._others, *trainers]}
-        return {**held, BEFORE: older_versions(self._program, self.mailboxes, version)}
-
-    def enter_stage(self, stage: int) -> None:
-        """Tell actors which stage of the curriculum the run is in."""
-        if self._program.experiment.curriculum:
-            say_stage(self._streams.mailbox(STAGE), stage)
+    def save(self, round_: int) -> Snapshot:
+        """What all workers hold. What trainers learned is taken as it is, without a copy through bytes."""
+        whole, snapshot = saves_state(self._program), Snapshot()
+        for spec, worker in self._workers.items():
+            if isinstance(spec, TrainerSpec) and isinstance(worker, TrainerWorker) and spec.rank == 0:
+                snapshot.learned |= {f"{spec.policy}/{name}": tensor for name, tensor in worker.state_dict().items()}
+            if whole:
+                snapshot.states[spec.name] = to_bytes(worker.state(round_))
+        if whole:
+            versions = {name: mailbox.latest() for name, mailbox in self.mailboxes.items()}
+            snapshot.states[BEFORE] = older_versions(self._program, self.mailboxes, versions)
+        return snapshot
 
     def accounts(self) -> Account:
         """What became of all rows."""
@@ -127,19 +199,9 @@ class InlineLauncher:
     def workers(self) -> list[dict[str, Any]]:
         """Who works, for the panel."""
         facts = {"pid": os.getpid(), "state": "alive", "restarts": 0}
-        return [{"name": job.name, "kind": job.kind, **facts} for job in self._jobs]
+        return [{"name": spec.name, "kind": spec.kind, **facts} for spec in self._workers]
 
     def close(self) -> None:
         """Free what the workers hold."""
-        for worker in self._workers:
+        for worker in self._polled:
             worker.close()
-
-
-_ORDER = ("actor", "policy", "buffer", "trainer", "evaluation")
-
-
-def _polled(trainers: list[list[TrainerWorker]], *, threads: bool) -> list[Worker]:
-    """Policies in turn; the replicas of each at once where they wait for each other, otherwise one after the other."""
-    if threads:
-        return [ReplicaThreads(replicas) for replicas in trainers]
-    return [replica for replicas in trainers for replica in replicas]

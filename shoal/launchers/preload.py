@@ -1,4 +1,4 @@
-"""What hosts need, imported: a fork server that has this forks into hosts that share its pages."""
+"""What processes need, imported: a fork server that has this forks into processes that share its pages."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ with importing():
 
     import shoal.envs.gymnasium_loop
     import shoal.envs.gymnasium_vector
-    import shoal.launchers.host  # noqa: F401
+    import shoal.launchers.process  # noqa: F401

@@ -1,4 +1,4 @@
-"""Processes and their deaths: hosts are started from a warm fork server, listened to, watched, and buried."""
+"""Processes and their deaths: they are started from a warm fork server, listened to, watched, and reaped."""
 
 from __future__ import annotations
 
@@ -14,104 +14,104 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shoal.api.worker import Report
+from shoal.api.messages import Message
+from shoal.api.program import Process
 from shoal.launchers.forkserver import context, warm
-from shoal.launchers.links import Death, Link, last_words, worker_lines
-from shoal.program.build import Life
-from shoal.program.hosts import Host
-from shoal.streams.control import STOP, ControlEnd, Failure
-from shoal.streams.transports.shm.pulse import PulseBoard
+from shoal.launchers.links import Death, Link, failure_reason, worker_lines
+from shoal.streams.control import ControlEnd, Failure
+from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
+from shoal.workers.context import Life
 
 PATIENCE = 5.0
-"""Seconds a host has to stop before it is killed."""
-LAST_WORDS = 1.0
-"""Seconds a host has to end once it has said why: a thread of its world may hang."""
+"""Seconds a process has to stop before it is killed."""
+ENDING = 1.0
+"""Seconds a process has to end once it has said why: a thread of its environment may hang."""
 ATTEMPTS = 20
 """To start a process, a tenth of a second apart."""
 
 
 @dataclass
 class ProcessLink(Link):
-    """A host in a process of this machine."""
+    """A process of this machine."""
 
-    process: BaseProcess
+    running: BaseProcess
     control: ControlEnd
 
     @property
     def pid(self) -> int | None:
-        return self.process.pid
+        return self.running.pid
 
 
 class Supervisor:
-    """Holds the processes. `serve` and `order` give the target and the argument of a host's process."""
+    """Holds the processes. `serve` and `order` give the target and the argument of each."""
 
     def __init__(
-        self, serve: Callable[..., None], order: Callable[[Host, int, Life], Any], logs: Path, hosts: int
+        self, serve: Callable[..., None], order: Callable[[Process, int, Life], Any], logs: Path, processes: int
     ) -> None:
         self._serve, self._order, self._logs = serve, order, logs
-        self._pulses = PulseBoard.create(hosts)
+        self._heartbeats = HeartbeatBoard.create(processes)
         self.links: list[ProcessLink] = []
 
     @property
-    def pulses(self) -> SegmentHandle:
-        """Where hosts note that they are at their worlds."""
-        return self._pulses.handle
+    def heartbeats(self) -> SegmentHandle:
+        """Where processes say that they are inside their environments."""
+        return self._heartbeats.handle
 
-    def start(self, host: Host, number: int, life: Life) -> None:
-        """Start a host for the first time."""
-        self.links.append(ProcessLink(host, number, life, *self._spawn(host, number, life)))
+    def start(self, process: Process, number: int, life: Life) -> None:
+        """Start a process for the first time."""
+        self.links.append(ProcessLink(process, number, life, *self._spawn(process, number, life)))
 
     def restart(self, link: ProcessLink, life: Life) -> None:
-        """Give a buried host a new life."""
+        """Give a process that was reaped a new life."""
         link.life = life
-        link.process, link.control = self._spawn(link.host, link.number, life)
-        link.buried = False
+        link.running, link.control = self._spawn(link.process, link.number, life)
+        link.reaped = False
 
-    def _spawn(self, host: Host, number: int, life: Life) -> tuple[BaseProcess, ControlEnd]:
+    def _spawn(self, process: Process, number: int, life: Life) -> tuple[BaseProcess, ControlEnd]:
         processes = context()
         here, there = processes.Pipe()
-        process = processes.Process(
-            target=self._serve, args=(self._order(host, number, life), there), name=host.name, daemon=True
+        running = processes.Process(
+            target=self._serve, args=(self._order(process, number, life), there), name=process.name, daemon=True
         )
-        _start(process)
+        _start(running)
         there.close()
-        return process, ControlEnd(here)
+        return running, ControlEnd(here)
 
     # ------------------------------------------------------------ listening
 
     def wait(self, timeout: float, *others: Any) -> None:
-        """Until a host says something or dies, or one of `others` can be read."""
-        ends: list[Any] = [link.control for link in self.links] + [link.process.sentinel for link in self.links]
+        """Until a process says something or dies, or one of `others` can be read."""
+        ends: list[Any] = [link.control for link in self.links] + [link.running.sentinel for link in self.links]
         wait([*ends, *others], timeout)
 
-    def heard(self) -> Iterator[tuple[Link, Report]]:
-        """All that was said since, host by host. Last words are kept with their host."""
+    def heard(self) -> Iterator[tuple[Link, Message]]:
+        """All that was said since, process by process. Failures are kept with their process."""
         for link in self.links:
             while (said := link.control.take()) is not None:
                 if isinstance(said, Failure):
                     link.failed(said)
-                elif isinstance(said, Report):
-                    link.time.add(said.metrics)
+                else:
+                    link.time.add(getattr(said, "metrics", {}))
                     yield link, said
 
     def deaths(self, patience: float) -> Iterator[Death]:
-        """Who is dead, or is killed now because a step of its worlds takes longer than `patience`."""
+        """Who is dead, or is killed now because a step of its environments takes longer than `patience`."""
         for link in self.links:
             if link.failure is not None:
-                yield Death(link, last_words(link.failure), link.life)
-            elif (code := link.process.exitcode) is not None:
+                yield Death(link, failure_reason(link.failure), link.life)
+            elif (code := link.running.exitcode) is not None:
                 how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-                log = self._logs / f"{link.host.name}.log"
-                yield Death(link, f"{link.host.name} ended {how}: see {log}", link.life)
+                log = self._logs / f"{link.name}.log"
+                yield Death(link, f"{link.name} ended {how}: see {log}", link.life)
             elif self.away(link) > patience:
-                link.process.kill()
-                cause = f"{link.host.name} was killed: a step took longer than env.timeout = {patience:g} s"
+                link.running.kill()
+                cause = f"{link.name} was killed: a step took longer than env.timeout = {patience:g} s"
                 yield Death(link, cause, link.life)
 
     def away(self, link: Link) -> float:
-        """Seconds that a host has been at its worlds without coming back."""
-        return self._pulses.away(link.number)
+        """Seconds that a process has been inside its environments without coming back."""
+        return self._heartbeats.away(link.number)
 
     # ------------------------------------------------------------ ends
 
@@ -120,31 +120,29 @@ class Supervisor:
         return worker_lines(self.links)
 
     def kill(self, link: ProcessLink) -> None:
-        """End a host at once."""
-        link.process.kill()
+        """End a process at once."""
+        link.running.kill()
 
-    def bury(self, link: ProcessLink, patience: float = PATIENCE) -> None:
+    def reap(self, link: ProcessLink, patience: float = PATIENCE) -> None:
         """Wait for the end of a process, or bring it about. Once is enough."""
-        if link.buried:
+        if link.reaped:
             return
-        link.process.join(patience if link.failure is None else min(patience, LAST_WORDS))
-        if link.process.exitcode is None:
-            link.process.kill()
-            link.process.join()
-        link.process.close()
+        link.running.join(patience if link.failure is None else min(patience, ENDING))
+        if link.running.exitcode is None:
+            link.running.kill()
+            link.running.join()
+        link.running.close()
         link.control.close()
-        link.failure, link.buried = None, True
-        self._pulses.clear(link.number)
+        link.failure, link.reaped = None, True
+        self._heartbeats.clear(link.number)
 
     def close(self) -> None:
-        """Tell all to stop, and see to it."""
-        for link in self.links:
-            link.control.order(STOP)
+        """See all to their end, which were told to stop."""
         deadline = time.monotonic() + PATIENCE
         for link in self.links:
-            self.bury(link, max(0.0, deadline - time.monotonic()))
+            self.reap(link, max(0.0, deadline - time.monotonic()))
         self.links = []
-        self._pulses.close()
+        self._heartbeats.close()
 
 
 def _start(process: BaseProcess) -> None:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
-from shoal.api.worker import Report, Worker
-from shoal.launchers.updates import joined
+from shoal.api.messages import Message, Updated
+from shoal.api.metric import Metric, merge_into
+from shoal.api.worker import Worker
 from shoal.workers.trainer import TrainerWorker
+
+
+def joined(said: list[Updated]) -> Updated:
+    """What replicas in step say of one version, in the words of the first, with the numbers of all in the order of ranks."""
+    metrics: dict[str, Metric] = {}
+    for message in said:
+        merge_into(metrics, message.metrics)
+    return replace(said[0], metrics=metrics)
 
 
 class ReplicaThreads(Worker):
@@ -17,11 +27,14 @@ class ReplicaThreads(Worker):
         self.trainers = trainers
         self._threads = ThreadPoolExecutor(len(trainers), thread_name_prefix="trainer")
 
-    def poll(self, timeout: float) -> Report:
+    def poll(self, timeout: float) -> list[Message]:
         if not all(trainer.ready() for trainer in self.trainers):
-            return Report()
+            return []
         futures = [self._threads.submit(trainer.poll, timeout) for trainer in self.trainers]
-        return joined([future.result() for future in futures])
+        said = [message for future in futures for message in future.result()]
+        updated = [message for message in said if isinstance(message, Updated)]
+        others = [message for message in said if not isinstance(message, Updated)]
+        return [*others, *([joined(updated)] if updated else [])]
 
     def close(self) -> None:
         self._threads.shutdown()

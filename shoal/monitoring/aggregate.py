@@ -1,16 +1,15 @@
-"""From reports to rows: metrics merged by their kind, finished episodes averaged over a window."""
+"""From messages to rows: metrics merged by their kind, finished episodes averaged over a window."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from shoal.api.env import Episode
 from shoal.api.metric import METRICS, Metric, merge_into
-from shoal.api.worker import Report
 from shoal.monitoring.sinks import Row
 
 WINDOW = 100
@@ -28,7 +27,7 @@ class _Finished(NamedTuple):
 
 
 class Aggregator:
-    """Takes reports as they come, gives a row when asked. Episode means are over the last `WINDOW` finished ones."""
+    """Takes what workers say as it comes, gives a row when asked. Episode means are over the last `WINDOW` finished ones."""
 
     def __init__(self, learning: list[str] | None = None, game_return: Literal["sum", "mean"] = "sum") -> None:
         self._learning, self._game_return = learning, game_return
@@ -38,15 +37,15 @@ class Aggregator:
         self._window: deque[_Finished] = deque(maxlen=WINDOW)
         self._recent: deque[float] = deque(maxlen=WINDOW)
 
-    def add(self, report: Report) -> None:
-        """Take in one report."""
-        merge_into(self._metrics, report.metrics)
-        for episode in report.episodes:
+    def add(self, metrics: Mapping[str, Metric], episodes: Sequence[Episode] = ()) -> None:
+        """Take in what a worker said."""
+        merge_into(self._metrics, metrics)
+        for episode in episodes:
             finished = self._finish(episode)
             self._window.append(finished)
             self._recent.append(finished.learned_return)
             merge_into(self._metrics, episode.told)
-        self.episodes += len(report.episodes)
+        self.episodes += len(episodes)
 
     def recent_return(self, n: int = 20) -> float | None:
         """Mean return of the last `n` episodes since `forget_recent`; None while there are fewer."""

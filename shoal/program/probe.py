@@ -11,17 +11,20 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from shoal.algorithms.learner import SoloLearner
-from shoal.api.algorithm import Learner
 from shoal.api.experiment import Experiment, PlacementConfig
+from shoal.api.program import Program, resolved
 from shoal.api.worker import Worker
 from shoal.base.errors import InputError
-from shoal.program.build import Builder, Life
-from shoal.program.hosts import hosts_of
-from shoal.program.program import Program, expand
-from shoal.program.wiring import plan_wiring
+from shoal.program.env_facts import EnvFacts, inspect_env
+from shoal.program.expand import expand
+from shoal.rollout.plans import Plans
+from shoal.streams import names
+from shoal.streams.gate import GateKeeper
 from shoal.streams.stream_set import MemoryStreams
-from shoal.workers.trainer import Replica
+from shoal.workers.actor import ActorSpec
+from shoal.workers.context import Context, Life
+from shoal.workers.replica_sync import SYNCS
+from shoal.workers.trainer import TrainerSpec
 
 STARTING = 2.0
 """Seconds that it takes until processes work."""
@@ -53,14 +56,15 @@ def choose_placement(experiment: Experiment) -> tuple[Experiment, str | None]:
     placement, cores = experiment.placement, len(os.sched_getaffinity(0))
     if placement.buffers or (placement.actors, placement.trainers, placement.together) != (None, None, None):
         return experiment, None
-    program = expand(experiment)
+    facts = inspect_env(experiment)
+    program = expand(experiment, facts=facts)
     if placement.inference == "worker":
         return _placed(experiment, {"actors": _divisor(program, max(1, cores - 1))}), None
-    if program.experiment.placement.agree == "hogwild":
+    if not SYNCS.load(resolved(program.experiment.placement.agree).name).in_step:
         return _placed(experiment, {"trainers": _divisor(program, cores)}), None
     if cores == 1 or _divisor(program, cores) == 1:
         return _placed(experiment, {"trainers": 1}), None
-    shapes = _shapes(program, cores)
+    shapes = _shapes(program, cores, facts)
     rounds = _rounds(program)
     best = shapes[0]
     for shape in shapes[1:]:
@@ -71,7 +75,7 @@ def choose_placement(experiment: Experiment) -> tuple[Experiment, str | None]:
     return _placed(experiment, best.changes), f"{words} ({others})" if others else words
 
 
-def _shapes(program: Program, cores: int) -> list[Shape]:
+def _shapes(program: Program, cores: int, facts: EnvFacts) -> list[Shape]:
     """Simple ones first. A run too short to pay for processes is not measured further."""
     short = STARTING / (1 - WORTH)
     sample, train = _measure(program, short / _rounds(program))
@@ -86,7 +90,7 @@ def _shapes(program: Program, cores: int) -> list[Shape]:
         shapes.append(beside)
     replicas = _divisor(program, cores)
     try:
-        shared = expand(_placed(program.experiment, {"trainers": replicas}))
+        shared = expand(_placed(program.experiment, {"trainers": replicas}), facts=facts)
     except InputError:  # a minibatch that cannot be shared out, for example
         return shapes
     shapes.append(Shape(f"{replicas} actors with trainers in step", {"trainers": replicas}, sum(_measure(shared))))
@@ -96,7 +100,7 @@ def _shapes(program: Program, cores: int) -> list[Shape]:
 def _rounds(program: Program) -> float:
     """How many the run has at most."""
     stop = program.experiment.stop
-    batch = program.experiment.env.num_envs * max(plan.algorithm.needs.unroll for plan in program.policies.values())
+    batch = program.experiment.env.num_envs * max(program.policies[name].facts.unroll for name in program.learners)
     return min(stop.updates or ENDLESS, stop.steps / batch if stop.steps else ENDLESS)
 
 
@@ -115,35 +119,34 @@ def _placed(experiment: Experiment, changes: dict[str, object]) -> Experiment:
 # ---------------------------------------------------------------- measuring
 
 
-class _Alone(Builder):
-    """Builds the first replica only, so it has nobody to agree with."""
-
-    def _learner(self, policy: str, replica: Replica) -> Learner:
-        return SoloLearner()
-
-
 def _measure(program: Program, enough: float = 0.0) -> tuple[float, float]:
-    """Seconds of a round of the first actors and their trainers: to sample, to learn from it.
+    """Seconds of a round of the first replica, which has nobody to agree with, and its actors: to sample, to learn from it.
 
     The second round counts, since the first warms up; where already the first takes less than `enough`, there is no second.
     """
-    hosts = hosts_of(program)
-    builder = _Alone(program, MemoryStreams(plan_wiring(program, hosts)), Life())
+    streams = MemoryStreams(program)
+    context = Context(program, Plans(program), streams, Life(starts=dict.fromkeys(program.learners, 0)), alone=True)
+    for policy in program.learners:
+        GateKeeper(streams.mailbox(names.gate(policy, 0))).open(2)
     with ExitStack() as stack:
-        jobs = hosts[0].jobs
-        workers = {job: stack.enter_context(closing(builder.build(job))) for job in reversed(jobs)}
-        actors = [workers[job] for job in jobs if job.kind == "actor"]
-        trainers = [workers[job] for job in jobs if job.kind == "trainer"]
+        mine = [spec for spec in program.workers if isinstance(spec, TrainerSpec) and spec.rank == 0]
+        trainers: list[Worker] = [stack.enter_context(closing(spec.build(context))) for spec in mine]
+        of_mine = [spec for spec in program.workers if isinstance(spec, ActorSpec) and _feeds_first(program, spec)]
+        actors: list[Worker] = [stack.enter_context(closing(spec.build(context))) for spec in of_mine]
         sample, train = _round(actors, trainers)
         if enough <= sample + train < LONG:
             sample, train = _round(actors, trainers)
     return sample, train
 
 
+def _feeds_first(program: Program, spec: ActorSpec) -> bool:
+    return program.rank_of(spec.producers(program)[0]) == 0
+
+
 def _round(actors: list[Worker], trainers: list[Worker]) -> tuple[float, float]:
     began = time.perf_counter()
     for actor in actors:
-        while actor.poll(0.0).worked:
+        while actor.poll(0.0):
             pass
     sampled = time.perf_counter()
     for trainer in trainers:

@@ -1,4 +1,4 @@
-"""Which mind plays which agent: patterns of agent names in, roles out. Every mistake is one line."""
+"""Maps agents to policies: patterns of agent names in, roles out. Every mistake is one line."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Role:
     """Agents that it plays at a time."""
 
 
-def cast(experiment: Experiment, groups: dict[str, AgentGroup]) -> list[Role]:
-    """The roles of an experiment, in the order of the world's agents."""
+def assign_roles(experiment: Experiment, groups: dict[str, AgentGroup]) -> list[Role]:
+    """The roles of an experiment, in the order of the environment's agents."""
     chosen = _by_pattern(experiment, groups) if experiment.agents else _by_group(experiment, groups)
     configs = _configs(experiment, list(dict.fromkeys(chosen.values())))
     roles = []
@@ -56,12 +56,14 @@ def _by_pattern(experiment: Experiment, groups: dict[str, AgentGroup]) -> dict[t
         for column, agent in enumerate(group.agents):
             pattern = next((pattern for pattern in experiment.agents if fnmatchcase(agent, pattern)), None)
             if pattern is None:
-                raise InputError(f"agents: nobody plays '{agent}'; this world has {_names(groups)}")
+                raise InputError(f"agents: nobody plays '{agent}'; this environment has {_names(groups)}")
             used.add(pattern)
             chosen[name, column] = experiment.agents[pattern]
     for pattern in experiment.agents:
         if pattern not in used:
-            raise InputError(f"agents.{pattern}: no agent is left for this pattern; this world has {_names(groups)}")
+            raise InputError(
+                f"agents.{pattern}: no agent is left for this pattern; this environment has {_names(groups)}"
+            )
     return chosen
 
 

@@ -21,7 +21,7 @@ from shoal.rollout.seat import Seat
 from shoal.rollout.world import WorldView
 from shoal.streams.inference import Answer
 
-Wait = Literal["slot", "answer", "world"]
+Wait = Literal["slot", "answer", "env"]
 """What a rollout waits for: a free slot and the version of its round, a decision, or its env copies."""
 
 
@@ -117,7 +117,7 @@ class Rollout:
         if not self._env.ready():
             if time.monotonic() - self._sent > self._timeout:
                 raise TimeoutError(f"a step took longer than env.timeout = {self._timeout:g} s")
-            return "world"
+            return "env"
         self._stepping = False
         if not self._show(self._env.recv(self._timeout), progress):
             self._ask()
@@ -127,10 +127,27 @@ class Rollout:
         """Close the world."""
         self._env.close()
 
+    def flush(self, policy: str, round_: int) -> bool:
+        """Post what a policy has of that round, full or not; False: it was posted already, or cannot be now.
+
+        Only while it waits for a slot or a version: then no decision is under way.
+        """
+        seat = next((seat for seat in self._learners if seat.policy == policy), None)
+        if seat is None or self._answers is not None or self._stepping or not seat.flush(round_):
+            return False
+        if self._keep:
+            self._note_beginning()
+        return True
+
     @property
     def round(self) -> int:
         """That it is in; of several policies that learn, the first that is not over for all of them."""
         return min((seat.builder.posted for seat in self._learners if seat.builder is not None), default=0)
+
+    @property
+    def rounds(self) -> dict[str, int]:
+        """Policy -> the round that it is in, of all that learn."""
+        return {seat.policy: seat.builder.posted for seat in self._learners if seat.builder is not None}
 
     # ------------------------------------------------------------ in the middle of episodes
 

@@ -67,6 +67,14 @@ class Seat:
         self._pinned = self.builder.posted
         return True
 
+    def flush(self, round_: int) -> bool:
+        """Post the fragment of that round as it is; False: it was posted already, or there is no slot."""
+        builder = self.builder
+        if builder is None or builder.posted != round_ or not builder.begin(self._state):
+            return False
+        builder.flush(self._seen())
+        return True
+
     def ask(self) -> None:
         """Send what the lanes see."""
         view = self._seen()

@@ -5,7 +5,7 @@ one further, over a row that holds the final observation. A fragment is posted w
 is due then opens the next one. Steps are written into *cells*, the rows of a fragment laid end to end, so that cell
 `row * lanes + lane` is where a lane's cursor points: one slice while all cursors agree, one indexed write once they differ.
 
-Legal order: `begin` until it gives True, `decide`, `observe`; again from `begin`.
+Legal order: `begin` until it gives True, `decide`, `observe`; again from `begin`. `flush` may follow on `begin`.
 """
 
 from __future__ import annotations
@@ -258,6 +258,10 @@ class TrajectoryBuilder:
             cells.action_mask[at] = True if action_mask is None else action_mask[pick]
 
     # ------------------------------------------------------------ finish
+
+    def flush(self, view: View) -> None:
+        """Post now what is there, full or not. `view`: the one that was last observed, before anything was decided on it."""
+        self._finish(view)
 
     def _finish(self, view: View) -> None:
         """Post: every lane ends with the observation its last closed decision led to."""

@@ -1,1 +1,1 @@
-"""What a user asks for, once, for the command line and for Python: train, resume, evaluate, roll out, reproduce; the run folder."""
+"""What a user asks for, once, for the command line and for Python: train, resume, evaluate, roll out, reproduce."""

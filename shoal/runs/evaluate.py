@@ -1,4 +1,4 @@
-"""Judging a run that is on disk: its settings, one of its checkpoints, fresh greedy episodes."""
+"""Evaluating a run that is on disk: its settings, one of its checkpoints, fresh greedy episodes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import torch
 
 from shoal.api.evaluation import Scores
 from shoal.api.experiment import Experiment
+from shoal.api.program import Program
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import stage_of
 from shoal.checkpoints.store import CheckpointStore, parse_which
+from shoal.evaluation.seating import load_versions, make_evaluator
 from shoal.monitoring.run_folder import RunFolder
-from shoal.program.players import load_versions, make_evaluator
-from shoal.program.program import Program, expand
+from shoal.program.expand import expand
+from shoal.rollout.plans import Plans
 from shoal.streams.primitives import Mailbox
 
 
@@ -26,6 +28,7 @@ class Loaded:
 
     folder: RunFolder
     program: Program
+    plans: Plans
     mailboxes: dict[str, Mailbox]
     """Of every policy that learned, with its parameters."""
     version: int
@@ -36,7 +39,7 @@ class Loaded:
 def load_run(
     run: str, *, overrides: list[str] | None = None, checkpoint: str = "latest", root: Path | str = "runs"
 ) -> Loaded:
-    """A run, ready to be played. `overrides`: another world, other opponents."""
+    """A run, ready to be played. `overrides`: another environment, other opponents."""
     torch.set_num_threads(1)
     folder = RunFolder.find(run, Path(root))
     experiment = Experiment.parse(folder.read_config(overrides))
@@ -47,7 +50,8 @@ def load_run(
             f"checkpoint {version} of {folder.path} is damaged ({damage}): try --checkpoint {found.version}"
         )
     program = expand(experiment)
-    return Loaded(folder, program, load_versions(program, found), found.version, stage_of(found))
+    plans = Plans(program)
+    return Loaded(folder, program, plans, load_versions(plans, found), found.version, stage_of(found))
 
 
 def evaluate(
@@ -59,7 +63,9 @@ def evaluate(
     checkpoint: str = "latest",
     root: Path | str = "runs",
 ) -> tuple[Scores, int]:
-    """Scores of `episodes` greedy episodes, and the version that played them. `overrides`: another world, other opponents."""
+    """Scores of `episodes` greedy episodes, and the version that played them. `overrides`: another environment, other opponents."""
     loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root)
-    with closing(make_evaluator(loaded.program, loaded.mailboxes, episodes, stage=loaded.stage)) as evaluator:
+    with closing(
+        make_evaluator(loaded.program, loaded.plans, loaded.mailboxes, episodes, stage=loaded.stage)
+    ) as evaluator:
         return evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation")), loaded.version

@@ -13,7 +13,7 @@ from shoal.evaluation.episode_files import EpisodeFiles
 from shoal.evaluation.episodes import copies_for
 from shoal.evaluation.film import Film
 from shoal.evaluation.recorder import Recorder
-from shoal.program.players import Watch, make_evaluator
+from shoal.evaluation.seating import Watch, make_evaluator
 from shoal.runs.evaluate import Loaded, load_run
 
 MAX_COPIES = 16
@@ -35,10 +35,10 @@ def rollout(
     """Play `episodes` and write them to `out`, by default into the run's folder; their scores, and where they lie."""
     loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root)
     watch = Watch(derive_seed(seed, "rollout"), copies_for(episodes, MAX_COPIES), explore=stochastic, render=video)
-    judged = list(loaded.program.policies)
+    judged = list(loaded.program.learners)
     with ExitStack() as stack:
         evaluator = stack.enter_context(
-            closing(make_evaluator(loaded.program, loaded.mailboxes, episodes, watch, stage=loaded.stage))
+            closing(make_evaluator(loaded.program, loaded.plans, loaded.mailboxes, episodes, watch, stage=loaded.stage))
         )
         folder = Path(out) if out is not None else _folder(loaded, seed, stochastic=stochastic)
         files = EpisodeFiles(folder, seed=seed, judged=judged)

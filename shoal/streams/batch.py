@@ -145,13 +145,14 @@ class BatchReader:
 
     def take(self, timeout: float) -> list[Part] | None:
         """The parts of a batch, in the order of shards; None while one is missing that is waited for."""
-        if not self._waiter.wait_until(self._ready, timeout):
+        if not self._waiter.wait_until(self.ready, timeout):
             return None
         self._began, self._since = True, math.inf
         taken = ((shard, ring.take(0.0)) for shard, ring in enumerate(self._parts))
         return [_open(shard, slot) for shard, slot in taken if slot is not None]
 
-    def _ready(self) -> bool:
+    def ready(self) -> bool:
+        """A batch is there, as whole as it is waited for."""
         there = {shard for shard, ring in enumerate(self._parts) if ring.posted > ring.taken}
         self._absent -= there
         missing = set(range(self.shards)) - there - self._absent

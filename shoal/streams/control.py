@@ -1,22 +1,92 @@
-"""The control stream: reports to the controller, orders to the workers; msgpack, in order, none lost."""
+"""The control stream: messages to the controller, orders to the workers; msgpack, in order, none lost.
+
+Messages travel through a pipe of the process. Orders lie in a ring that the controller writes: one that a process took and did not
+obey before it died is there for its next life.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import traceback
-from dataclasses import asdict
+from collections import deque
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
 
+from shoal.api import messages, orders
 from shoal.api.env import Episode
 from shoal.api.evaluation import Evaluation, Scores
-from shoal.api.metric import METRICS, Metric
-from shoal.api.worker import Report
+from shoal.api.messages import Episodes, Message
+from shoal.api.metric import METRICS
+from shoal.api.orders import Order
+from shoal.api.program import RingShape
+from shoal.base.arrays import Layout
 from shoal.base.errors import InputError, ShoalError
+from shoal.base.table import import_target
+from shoal.streams.primitives import Ring
 
-STOP = "stop"
+# ---------------------------------------------------------------- as bytes
+
+_KNOWN: dict[str, type] = {
+    **METRICS,
+    **{cls.__name__: cls for cls in (Episode, Evaluation, Scores)},
+    **{
+        name: cls
+        for module in (messages, orders)
+        for name, cls in vars(module).items()
+        if isinstance(cls, type) and issubclass(cls, Message | Order)
+    },
+}
+_NAMES = {cls: name for name, cls in _KNOWN.items()}
+_ARRAY = 1
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
+def pack(value: Any) -> bytes:
+    """A message or an order, with all that hangs on it."""
+    return msgpack.packb(value, default=_encode, strict_types=True)
+
+
+def unpack(data: bytes) -> Any:
+    """What `pack` was given."""
+    return _decode(msgpack.unpackb(data, ext_hook=_array, strict_map_key=False))
+
+
+def _encode(value: Any) -> Any:
+    """What msgpack does not know: dataclasses as `{"": name, field: value}`, arrays, numpy's numbers, tuples."""
+    if isinstance(value, np.ndarray):
+        return msgpack.ExtType(_ARRAY, msgpack.packb([value.dtype.str, list(value.shape), value.tobytes()]))
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple):
+        return list(value)
+    cls = type(value)
+    if cls not in _FIELDS:
+        _FIELDS[cls] = tuple(field.name for field in dataclasses.fields(value))
+    name = _NAMES.get(cls) or f"{cls.__module__}:{cls.__qualname__}"
+    return {"": name, **{field: getattr(value, field) for field in _FIELDS[cls]}}
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, dict):
+        fields = {key: _decode(part) for key, part in value.items()}
+        name = fields.pop("", None)
+        if name is None:
+            return fields
+        cls = _KNOWN[name] if name in _KNOWN else import_target(name, key="message")
+        return cls(**fields)
+    return [_decode(part) for part in value] if isinstance(value, list) else value
+
+
+def _array(code: int, data: bytes) -> np.ndarray:
+    dtype, shape, raw = msgpack.unpackb(data)
+    return np.frombuffer(raw, np.dtype(dtype)).reshape(shape).copy()
+
+
+# ---------------------------------------------------------------- messages
 
 
 class Failure(NamedTuple):
@@ -29,7 +99,7 @@ class Failure(NamedTuple):
 
 
 class ControlEnd:
-    """One end of a link between a host and the controller's process."""
+    """One end of the pipe between a process and the controller's."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -38,29 +108,20 @@ class ControlEnd:
         """For select."""
         return self._connection.fileno()
 
-    def report(self, report: Report) -> None:
-        """Worker: say what was done."""
-        self._send(["report", _pack(report)])
+    def send(self, message: Message) -> None:
+        """Worker: say something."""
+        self._connection.send_bytes(pack(message))
 
     def fail(self, error: BaseException) -> None:
         """Worker: say what went wrong, before the process ends."""
         text = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
         trace = "".join(traceback.format_exception(error))
-        self._send(["failure", isinstance(error, InputError), text, trace])
+        self._connection.send_bytes(pack(["failure", isinstance(error, InputError), text, trace]))
 
-    def order(self, word: str) -> None:
-        """Controller: tell the worker something; a worker that is gone needs no orders."""
+    def take(self) -> Message | Failure | None:
+        """Controller: the next message or failure; None if nothing waits."""
         try:
-            self._send(["order", word])
-        except OSError:
-            return
-
-    def take(self) -> Report | Failure | str | None:
-        """The next report, failure or order; None if nothing waits."""
-        try:
-            if not self._connection.poll(0):
-                return None
-            return parse(self._connection.recv_bytes())
+            return parse(self._connection.recv_bytes()) if self._connection.poll(0) else None
         except (EOFError, OSError):
             return None
 
@@ -68,54 +129,72 @@ class ControlEnd:
         """Hang up."""
         self._connection.close()
 
-    def _send(self, message: list[Any]) -> None:
-        self._connection.send_bytes(msgpack.packb(message))
+
+def parse(data: bytes) -> Message | Failure:
+    """A message, or a failure."""
+    found = unpack(data)
+    if isinstance(found, list):
+        return Failure(*found[1:])
+    assert isinstance(found, Message)
+    return found
 
 
-def parse(message: bytes) -> Report | Failure | str:
-    """A report, a failure or an order."""
-    kind, *rest = msgpack.unpackb(message)
-    if kind == "failure":
-        return Failure(*rest)
-    return _unpack(rest[0]) if kind == "report" else str(rest[0])
+# ---------------------------------------------------------------- orders
+
+ROOM = 16 * 1024
+"""Bytes of an order at most."""
+ORDERS = RingShape(Layout.of({"size": np.zeros((), np.int64), "data": np.zeros(ROOM, np.uint8)}), 8)
+"""The ring in which a process finds its orders."""
 
 
-def _pack(report: Report) -> dict[str, Any]:
-    packed = {**vars(report)}
-    packed["metrics"] = _words(report.metrics)
-    packed["rounds"] = list(report.rounds.items())
-    packed["episodes"] = [
-        {**vars(e), "returns": _lists(e.returns), "played": _lists(e.played), "told": _words(e.told)}
-        for e in report.episodes
-    ]
-    if report.evaluation is not None:
-        packed["evaluation"] = asdict(report.evaluation)
-    return packed
+class OrderWriter:
+    """The controller's end. What finds no free slot waits here; `flush` tries again."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._waiting: deque[bytes] = deque()
+
+    def give(self, worker: str, order: Order) -> None:
+        """An order for one worker of the process; an empty name: for all of them."""
+        data = pack([worker, order])
+        if len(data) > ROOM:
+            raise InputError(f"an order of {len(data):,} bytes is too long: {type(order).__name__}; at most {ROOM:,}")
+        self._waiting.append(data)
+        self.flush()
+
+    def flush(self) -> None:
+        """Hand over what waits, as far as there is room."""
+        while self._waiting and (slot := self._ring.begin(0.0)) is not None:
+            data = self._waiting.popleft()
+            slot.arrays["size"][...] = len(data)
+            slot.arrays["data"][: len(data)] = np.frombuffer(data, np.uint8)
+            self._ring.post(slot)
 
 
-def _unpack(packed: dict[str, Any]) -> Report:
-    packed["metrics"] = _metrics(packed["metrics"])
-    packed["rounds"] = dict(packed["rounds"])
-    for e in packed["episodes"]:
-        e |= {"returns": _arrays(e["returns"]), "played": _arrays(e["played"]), "told": _metrics(e["told"])}
-    packed["episodes"] = [Episode(**e) for e in packed["episodes"]]
-    if (judged := packed["evaluation"]) is not None:
-        scores = {name: Scores(**judged[name]) for name in ("scores", "confirmation") if judged[name] is not None}
-        packed["evaluation"] = Evaluation(**{**judged, **scores})
-    return Report(**packed)
+def pieces_of(message: Message) -> list[Message]:
+    """The message, in parts that are short enough to be told to a worker that listens. A single episode is never cut."""
+    if not isinstance(message, Episodes) or len(message.episodes) < 2 or len(pack(message)) < ROOM // 2:
+        return [message]
+    middle = len(message.episodes) // 2
+    first = dataclasses.replace(message, episodes=message.episodes[:middle])
+    return [*pieces_of(first), *pieces_of(Episodes(0, {}, message.episodes[middle:]))]
 
 
-def _words(metrics: dict[str, Metric]) -> dict[str, list[Any]]:
-    return {name: [type(metric).__name__, *vars(metric).values()] for name, metric in metrics.items()}
+class OrderReader:
+    """The process's end. Each life makes its own, and finds first what the one before took and did not obey."""
 
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        ring.rewind()
 
-def _metrics(words: dict[str, list[Any]]) -> dict[str, Metric]:
-    return {name: METRICS[kind](*values) for name, (kind, *values) in words.items()}
+    def take(self) -> Iterator[tuple[str, Order]]:
+        """Worker and order, one by one: each counts as obeyed when the next is asked for."""
+        while (slot := self._ring.take(0.0)) is not None:
+            worker, order = unpack(slot.arrays["data"][: int(slot.arrays["size"])].tobytes())
+            yield worker, order
+            self._ring.free(slot)
 
-
-def _lists(arrays: dict[str, np.ndarray]) -> dict[str, list[float]]:
-    return {name: array.tolist() for name, array in arrays.items()}
-
-
-def _arrays(lists: dict[str, list[float]]) -> dict[str, np.ndarray]:
-    return {name: np.array(values) for name, values in lists.items()}
+    @property
+    def waiting(self) -> bool:
+        """There is one."""
+        return self._ring.posted > self._ring.taken

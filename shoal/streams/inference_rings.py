@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from shoal.api.env import AgentGroup
 from shoal.api.policy import Policy
+from shoal.api.policy_spec import PolicyPlan
+from shoal.api.program import RingShape
 from shoal.base.arrays import Layout
 from shoal.base.errors import ShoalError
 from shoal.base.tree import Tree, tree_leaves, tree_map
@@ -20,6 +22,13 @@ SLOTS = 2
 """Per ring: an ask may be written while the slot of the one before is on its way back."""
 PATIENCE = 60.0
 """Seconds either side waits for the other; a worker that died is back long before."""
+
+
+def inference_shapes(plan: PolicyPlan, lanes: int) -> tuple[RingShape, RingShape]:
+    """Of the rings in which one Env asks a policy, and is answered."""
+    group = replace(plan.spec.group, observation_space=plan.sight.asked)
+    ask, answer = inference_layouts(group, plan.algorithm.policy, lanes, plan.spec.mask_width)
+    return RingShape(ask, SLOTS), RingShape(answer, SLOTS)
 
 
 def inference_layouts(group: AgentGroup, policy: Policy, lanes: int, mask_width: int | None) -> tuple[Layout, Layout]:

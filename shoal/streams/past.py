@@ -6,16 +6,18 @@ died and came back meets the same ones.
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from shoal.streams.primitives import Mailbox
 
 
 class Pool:
-    """The numbers that are met, at most `size`: the newest ones, or, `spread`, some of all since `first`, which stays."""
+    """The numbers that are met, at most `size`: the newest ones, or, `spread`, some of all since the first, which stays."""
 
-    def __init__(self, first: int, size: int, *, spread: bool) -> None:
-        self._numbers, self._size, self._spread = [first], size, spread
+    def __init__(self, numbers: list[int], size: int, *, spread: bool) -> None:
+        self._numbers, self._size, self._spread = list(numbers), size, spread
 
     def at(self, newest: int) -> list[int]:
         """Once `newest` is the newest; it never goes back."""
@@ -38,6 +40,22 @@ class Archive:
 
     def __init__(self, mailbox: Mailbox, every: int, pool: Pool, slack: int) -> None:
         self._mailbox, self._every, self._pool, self._slack = mailbox, every, pool, slack
+
+    def kept(self, nbytes: int) -> dict[str, np.ndarray]:
+        """Number -> parameters, of all that are met now: what a checkpoint holds of it."""
+        found = {}
+        for number in copy.deepcopy(self._pool).at(max(0, self._mailbox.latest())):  # its own is behind, for the slow
+            block = np.empty(nbytes, np.uint8)
+            if self._mailbox.read(number, block):
+                found[str(number)] = block
+        return found
+
+    def restore(self, kept: dict[str, np.ndarray]) -> None:
+        """Go on with what a checkpoint held."""
+        numbers = sorted(map(int, kept))
+        for number in numbers:
+            if number > self._mailbox.latest():
+                self._mailbox.publish(number, kept[str(number)], keep=numbers)
 
     def keep(self, version: int, block: np.ndarray) -> None:
         """Keep it if it is one of those."""

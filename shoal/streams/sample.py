@@ -17,13 +17,15 @@ from shoal.api.algorithm import Needs
 from shoal.api.env import AgentGroup
 from shoal.api.fragment import Fragment, FragmentId
 from shoal.api.policy import Policy
+from shoal.api.policy_spec import PolicyPlan
 from shoal.base.arrays import Layout
 from shoal.base.tree import Tree, tree_map
 from shoal.streams.primitives import Ring, Slot, Waiter
 from shoal.streams.transports.memory import NoWaiting
 
-OUTCOMES = ("trained", "inserted", "stale", "not_finite", "lost")
-"""What becomes of a fragment's rows. inserted: kept for replay; stale: older than `max_lag`; lost: their trainer died with them."""
+OUTCOMES = ("trained", "inserted", "stale", "not_finite", "lost", "surplus")
+"""What becomes of a fragment's rows. inserted: kept for replay; stale: older than `max_lag`; lost: their trainer died with them;
+surplus: they came after their policy was through."""
 _BOOKS: dict[str, tuple[int, ...]] = {"produced": (), "settled": (len(OUTCOMES),), "gone": (2,)}
 """gone: of all rows inserted, those that made room for others, and those that were lost with a buffer."""
 _IDS = [(name, np.int64) for name in ("producer", "incarnation", "sequence", "rows", "steps", "version")]
@@ -59,6 +61,14 @@ def fragment_layout(group: AgentGroup, needs: Needs, policy: Policy, lanes: int,
         priority=np.zeros(lanes, np.float32) if _first_priorities(needs) else None,
     )
     return Layout.of({"fragment": vars(fragment), "header": np.zeros((), HEADER)})
+
+
+def sample_layout(plan: PolicyPlan, producers: int) -> Layout:
+    """What one slot of a policy's sample stream holds: the lanes of one of `producers`."""
+    algorithm, spec = plan.algorithm, plan.spec
+    return fragment_layout(
+        plan.stored_group, algorithm.needs, algorithm.policy, spec.lanes // producers, spec.mask_width
+    )  # fmt: skip
 
 
 def _first_priorities(needs: Needs) -> bool:
@@ -226,7 +236,7 @@ class Account:
     """Of those inserted: the buffer that held them died."""
 
     def __add__(self, other: Account) -> Account:
-        settled = {name: count + other.settled[name] for name, count in self.settled.items()}
+        settled = {name: self.settled.get(name, 0) + other.settled.get(name, 0) for name in OUTCOMES}
         gone = (self.evicted + other.evicted, self.forgotten + other.forgotten)
         return Account(self.produced + other.produced, settled, self.in_flight + other.in_flight, *gone)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
-from shoal.streams.plans import CONTROLLER, Wiring
+from shoal.api.program import CONTROLLER, MailboxStream, Program, RingStream, SharedStream, TallyStream
 from shoal.streams.primitives import Mailbox, Ring, Tally
 from shoal.streams.sample import NOTHING, Account, account
 from shoal.streams.stream_set import Streams
@@ -41,26 +38,32 @@ class Counters(NamedTuple):
 
     posted: int
     taken: int
+    freed: int
 
 
 class SharedStreams:
     """The launcher's: it owns the memory, and a doorbell for every process and one for itself."""
 
-    def __init__(self, wiring: Wiring, processes: Sequence[str]) -> None:
-        self._wiring = wiring
-        self._bells = bells = {name: Doorbell.create() for name in (*processes, CONTROLLER)}
-        self._rings = {
-            name: ShmRing(plan.layout, plan.slots, reader_bell=bells[plan.reader], writer_bell=bells[plan.writer])
-            for name, plan in wiring.rings.items()
-        }
-        self._boxes = {
-            name: ShmMailbox(plan.nbytes, plan.versions, bells=[bells[user] for user in plan.users])
-            for name, plan in wiring.boxes.items()
-        }
-        self.tallies = {name: ShmTally(plan.ranks, plan.nbytes) for name, plan in wiring.tallies.items()}
-        self._shared = {
-            name: SharedBlock(plan.nbytes, plan.replicas, plan.beside) for name, plan in wiring.shared.items()
-        }
+    def __init__(self, program: Program) -> None:
+        self._streams = program.streams
+        names = (*(process.name for process in program.processes), CONTROLLER)
+        self._bells = bells = {name: Doorbell.create() for name in names}
+        self._rings: dict[str, ShmRing] = {}
+        self._boxes: dict[str, ShmMailbox] = {}
+        self._shared: dict[str, SharedBlock] = {}
+        self.tallies: dict[str, ShmTally] = {}
+        for name, plan in self._streams.items():
+            match plan:
+                case RingStream():
+                    reader, writer = bells[plan.reader], bells[plan.writer]
+                    self._rings[name] = ShmRing(plan.layout, plan.slots, reader_bell=reader, writer_bell=writer)
+                case MailboxStream():
+                    users = [bells[user] for user in plan.users]
+                    self._boxes[name] = ShmMailbox(plan.nbytes, plan.versions, bells=users)
+                case TallyStream():
+                    self.tallies[name] = ShmTally(len(plan.ranks), plan.nbytes)
+                case SharedStream():
+                    self._shared[name] = SharedBlock(plan.nbytes, len(plan.writers), plan.beside)
 
     def ring(self, name: str) -> Ring:
         """The ring of that name."""
@@ -68,7 +71,8 @@ class SharedStreams:
 
     def counters(self, name: str) -> Counters:
         """How far a ring is."""
-        return Counters(self._rings[name].posted, self._rings[name].taken)
+        ring = self._rings[name]
+        return Counters(ring.posted, ring.taken, ring.freed)
 
     def mailbox(self, name: str) -> Mailbox:
         """The mailbox of that name."""
@@ -80,17 +84,22 @@ class SharedStreams:
 
     def accounts(self) -> Account:
         """What became of all rows."""
-        counted = (self._rings[name] for name, plan in self._wiring.rings.items() if plan.counted)
-        return sum((account(ring) for ring in counted), NOTHING)
+        counted = [ring for name, ring in self._rings.items() if self._plan(name).counted]
+        return sum(map(account, counted), NOTHING)
+
+    def _plan(self, ring: str) -> RingStream:
+        plan = self._streams[ring]
+        assert isinstance(plan, RingStream)
+        return plan
 
     def handles(self, process: str) -> StreamHandles:
         """What one process uses."""
         rings = {
-            name: self._rings[name].handle
-            for name, plan in self._wiring.rings.items()
-            if process in (plan.writer, plan.reader)
+            name: ring.handle
+            for name, ring in self._rings.items()
+            if process in (self._plan(name).writer, self._plan(name).reader)
         }
-        boxes = {name: self._boxes[name].handle for name, plan in self._wiring.boxes.items() if process in plan.users}
+        boxes = {name: box.handle for name, box in self._boxes.items() if process in _users(self._streams[name])}
         tallies: dict[str, TallyHandle | Meeting] = {name: tally.handle for name, tally in self.tallies.items()}
         shared = {name: block.handle for name, block in self._shared.items()}
         return StreamHandles(self._bells[process].handle, rings, boxes, tallies, shared)
@@ -107,6 +116,10 @@ class SharedStreams:
             shared.close()
         for bell in self._bells.values():
             bell.close()
+
+
+def _users(stream: object) -> tuple[str, ...]:
+    return stream.users if isinstance(stream, MailboxStream) else ()
 
 
 class AttachedStreams(Streams):
@@ -139,28 +152,9 @@ class AttachedStreams(Streams):
             self._shared[name] = SharedBlock.attach(self._handles.shared[name])
         return self._shared[name]
 
-    def publisher(self, name: str, rank: int) -> Mailbox:
-        return _InPlace(self._block(name), rank) if name in self._handles.shared else self.mailbox(name)
-
     def shared(self, name: str) -> SharedBlock | None:
         return self._block(name) if name in self._handles.shared else None
 
     def tally(self, name: str) -> Tally:
         handle = self._handles.tallies[name]
         return ShmTally.attach(handle) if isinstance(handle, TallyHandle) else handle.join()
-
-
-class _InPlace(Mailbox):
-    """A hogwild replica's: what it would publish is there already, so it only counts."""
-
-    def __init__(self, shared: SharedBlock, rank: int) -> None:
-        self._shared, self._rank = shared, rank
-
-    def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
-        self._shared.count(self._rank)
-
-    def latest(self) -> int:
-        return self._shared.latest()
-
-    def read(self, version: int, into: np.ndarray) -> bool:
-        return self._shared.read(version, into)

@@ -1,11 +1,11 @@
-"""All streams of a Program as one process has them, by name; and the ones of a run that is one process."""
+"""The streams of a Program as one process has them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
-from shoal.streams.plans import Wiring
+from shoal.api.program import MailboxStream, Program, RingStream, SharedStream, TallyStream
 from shoal.streams.primitives import Mailbox, Ring, Tally, Waiter
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing, NoWaiting
 from shoal.streams.transports.memory_tally import MemoryTally
@@ -25,25 +25,31 @@ class Streams(Protocol):
     def mailbox(self, name: str) -> Mailbox:
         """The mailbox of that name."""
 
-    def publisher(self, name: str, rank: int) -> Mailbox:
-        """The mailbox as one replica of its writer has it."""
-
     def tally(self, name: str) -> Tally:
         """The tally of that name."""
 
     def shared(self, name: str) -> SharedBlock | None:
-        """The memory that replicas train in, if those of that name share one."""
+        """The memory of that name that replicas share; None: this process has all of them."""
 
 
 class MemoryStreams(Streams):
-    """All streams inside one process, the controller's ends among them."""
+    """All streams inside one process."""
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, program: Program) -> None:
         self.waiter, self.wake = NoWaiting(), None
-        self._rings = {name: MemoryRing(plan.layout, plan.slots) for name, plan in wiring.rings.items()}
-        self._boxes = {name: MemoryMailbox(plan.nbytes, plan.versions) for name, plan in wiring.boxes.items()}
-        self._boxes |= {name: MemoryMailbox(plan.nbytes, 1) for name, plan in wiring.shared.items()}
-        self._tallies = {name: MemoryTally(plan.ranks, plan.nbytes) for name, plan in wiring.tallies.items()}
+        self._rings: dict[str, MemoryRing] = {}
+        self._boxes: dict[str, MemoryMailbox] = {}
+        self._tallies: dict[str, MemoryTally] = {}
+        for name, stream in program.streams.items():
+            match stream:
+                case RingStream():
+                    self._rings[name] = MemoryRing(stream.layout, stream.slots)
+                case MailboxStream():
+                    self._boxes[name] = MemoryMailbox(stream.nbytes, stream.versions)
+                case SharedStream():
+                    self._boxes[name] = MemoryMailbox(stream.nbytes, 1)
+                case TallyStream():
+                    self._tallies[name] = MemoryTally(len(stream.ranks), stream.nbytes)
 
     def ring(self, name: str) -> Ring:
         return self._rings[name]
@@ -54,8 +60,6 @@ class MemoryStreams(Streams):
     def tally(self, name: str) -> Tally:
         return self._tallies[name]
 
-    def publisher(self, name: str, rank: int) -> Mailbox:
-        return self._boxes[name]
-
-    def shared(self, name: str) -> None:
+    def shared(self, name: str) -> SharedBlock | None:
         """Replicas of one process that share parameters share the algorithm itself."""
+        return None

@@ -1,1 +1,16 @@
-"""One file per worker: actor, trainer, controller. Each polls; none knows in which process it lives."""
+"""One file per worker kind: its spec, its ports, how it is built, its loop, its messages and orders. None knows its process."""
+
+from __future__ import annotations
+
+from shoal.base.table import Table
+
+WORKERS = Table(
+    "workers",
+    {
+        "actor": "shoal.workers.actor:ActorSpec",
+        "policy": "shoal.workers.policy:PolicyWorkerSpec",
+        "buffer": "shoal.workers.buffer:BufferSpec",
+        "trainer": "shoal.workers.trainer:TrainerSpec",
+        "evaluation": "shoal.workers.evaluation:EvaluationSpec",
+    },
+)

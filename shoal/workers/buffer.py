@@ -6,25 +6,83 @@ into the slots that the trainer learns from; waits for fragments, for room, and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar, Self
+
 import torch
 
+from shoal.api.messages import Message, Numbers
 from shoal.api.metric import Metric, Total
-from shoal.api.worker import Report, Worker
+from shoal.api.policy_spec import PolicyPlan
+from shoal.api.program import Port, Program, RingShape, WorkerSpec
+from shoal.api.worker import Worker
 from shoal.base.errors import ShoalError
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.tree import Tree
 from shoal.buffers.rate import Rate
 from shoal.buffers.sequences import SequenceReplay
+from shoal.checkpoints.worker_state import saves_replay
 from shoal.monitoring.shares import Shares
+from shoal.streams import batch, names
 from shoal.streams.batch import PartWriter
 from shoal.streams.primitives import Waiter
 from shoal.streams.sample import SampleReader
 from shoal.workers.batch import find_problem
+from shoal.workers.context import Context
+from shoal.workers.replay_shards import make_rate, make_replay, part_of, shard_of
 
 BAD_IN_A_ROW = 10
 """Dropped fragments, one after the other, that end the run."""
 LIFE = 1 << 40
 """Keys of one life: those of an earlier one name nothing."""
+
+
+class BufferSpec(WorkerSpec):
+    """One of the buffer workers of a policy that replays."""
+
+    kind: ClassVar[str] = "buffer"
+    events: ClassVar[tuple[str, ...]] = ("insert",)
+    rank_in_process: ClassVar[int] = 30
+    keeps: ClassVar[str] = "replay"
+
+    policy: str
+    """Whose experience it keeps."""
+    shard: int
+    """Which of that policy's buffer workers."""
+
+    @classmethod
+    def place(cls, program: Program) -> list[Self]:
+        replaying = [policy for policy in program.learners if program.policies[policy].facts.replays]
+        shards = range(program.buffers)
+        return [cls(name=f"buffer-{p}-{s}", policy=p, shard=s) for p in replaying for s in shards]
+
+    def _producers(self, program: Program) -> list[int]:
+        return [producer for producer in range(program.producers) if shard_of(program, producer) == self.shard]
+
+    def ports(self, program: Program, plans: Mapping[str, PolicyPlan]) -> list[Port]:
+        part = batch.part_layout(part_of(plans[self.policy], program.buffers, self.shard))
+        samples = [Port(names.sample(producer, self.policy), "read") for producer in self._producers(program)]
+        return [
+            *samples,
+            Port(names.batch(self.shard, self.policy), "write", RingShape(part, batch.AHEAD)),
+            Port(names.priority(self.shard, self.policy), "read"),
+        ]
+
+    def build(self, context: Context) -> BufferWorker:
+        """Each life begins empty."""
+        program, streams, life = context.program, context.streams, context.life
+        plan = context.plans[self.policy]
+        buffer = make_replay(program, plan, self.shard, program.buffers, life=(life.incarnation, life.version))
+        rings = [streams.ring(names.sample(producer, self.policy)) for producer in self._producers(program)]
+        parts, priorities = names.batch(self.shard, self.policy), names.priority(self.shard, self.policy)
+        worker = BufferWorker(
+            self.name, buffer, make_rate(program, plan), SampleReader(rings, exact=False, size=1),
+            PartWriter(streams.ring(parts), streams.ring(priorities)), streams.waiter, life=life.incarnation,
+            saved=saves_replay(program, plan.spec), faults=context.faults_of(self),
+        )  # fmt: skip
+        if (kept := context.state_of(self)) is not None:
+            worker.restore(kept)
+        return worker
 
 
 class BufferWorker(Worker):
@@ -47,22 +105,21 @@ class BufferWorker(Worker):
             samples.recover(0)
             parts.recover()
 
-    def contents(self, version: int) -> Tree | None:
+    def state(self, round_: int) -> Tree | None:
         """What it keeps, and how far it is."""
         if not self._saved:
             return None
         return {"buffer": self.buffer.state_dict(), "rows": self.rate.rows, "draws": self.rate.draws}
 
-    def restore(self, contents: Tree) -> None:
-        """Go on from `contents`."""
-        self.buffer.load_state_dict(contents["buffer"])
-        self.rate.rows, self.rate.draws = contents["rows"], contents["draws"]
+    def restore(self, state: Tree) -> None:
+        self.buffer.load_state_dict(state["buffer"])
+        self.rate.rows, self.rate.draws = state["rows"], state["draws"]
 
-    def poll(self, timeout: float) -> Report:
+    def poll(self, timeout: float) -> list[Message]:
         self._metrics = {}
         if not self._waiter.wait_until(self._work, timeout):
-            return Report()
-        return Report(True, metrics={**self._metrics, **self._shares.take()})
+            return []
+        return [Numbers({**self._metrics, **self._shares.take()})]
 
     def _work(self) -> bool:
         """Whatever can be done now; whether there was anything."""

@@ -1,35 +1,100 @@
 """The controller.
 
-Consumes the reports of all workers and the orders of the panel; produces rows of metrics, checkpoints at their time, and the end of
-the run with its reason. What it steers by, it is given: see Surroundings.
+Consumes the messages of all workers; produces decisions, in order: rows of metrics, checkpoints at their time, evaluations,
+stages, and the end of the run with its reason. It calls nobody: whoever runs the workers takes the decisions from `todo` and
+carries them out. Every policy has a clock of its own; a row is written when the policy that is furthest has made an update, and
+the others have too or are still waiting for experience when it makes the next.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from shoal.api.env import Episode
 from shoal.api.evaluation import Evaluation, Scores
 from shoal.api.experiment import Experiment
-from shoal.api.metric import Total
-from shoal.api.worker import Report
+from shoal.api.messages import (
+    Episodes,
+    Evaluated,
+    Evaluating,
+    Message,
+    Noted,
+    Numbers,
+    Reconfigured,
+    Requested,
+    Updated,
+)
+from shoal.api.metric import Metric, Total
+from shoal.api.orders import Order
 from shoal.base.cadence import Moment, is_due
 from shoal.evaluation.scoreboard import Scoreboard
 from shoal.monitoring.aggregate import Aggregator
 from shoal.monitoring.bottleneck import TimeAccount
-from shoal.monitoring.sinks import Sink
+from shoal.monitoring.sinks import Row
 from shoal.streams.sample import Account
 
 RECENT_EPISODES = 20
 
 
-class HasFileno(Protocol):
-    """Something to wait for."""
+# ---------------------------------------------------------------- decisions
 
-    def fileno(self) -> int:
-        """Its file descriptor."""
+
+@dataclass(frozen=True)
+class Confirm:
+    """Play greedy episodes with the newest version, and tell `confirm` what came of it."""
+
+
+@dataclass(frozen=True)
+class WriteRow:
+    """Write a row: that of `row`."""
+
+
+@dataclass(frozen=True)
+class SaveNow:
+    """Write a checkpoint of this moment."""
+
+    evaluate: bool
+    """And let it be evaluated."""
+
+
+@dataclass(frozen=True)
+class KeepScore:
+    """A version was evaluated: an event of the run; the version stays, if it is the best."""
+
+    event: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EnterStage:
+    """All environments go on in this stage of the curriculum."""
+
+    stage: int
+
+
+@dataclass(frozen=True)
+class Give:
+    """A worker asked for this order; `to`: the name or the kind of a worker."""
+
+    to: str
+    order: Order
+
+
+@dataclass(frozen=True)
+class Say:
+    """A line for people. `event`: also an event of the run, of that kind."""
+
+    text: str
+    event: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+Decision = Confirm | WriteRow | SaveNow | KeepScore | EnterStage | Give | Say
+
+
+# ---------------------------------------------------------------- clocks
 
 
 @dataclass
@@ -41,75 +106,68 @@ class Counters:
     elapsed: float = 0.0
 
 
-class Surroundings(Protocol):
-    """What a controller can ask of the run around it."""
+@dataclass
+class Clock:
+    """Of one policy."""
 
-    def quiet(self) -> None:
-        """Return when no trainer is inside an update."""
+    version: int = 0
+    steps: int = 0
+    """Environment steps behind it."""
+    done: bool = False
+    """It is through with its stop rule, and learns no more."""
+    by_replica: dict[int, int] = field(default_factory=dict)
+    """Steps behind what replicas said in this launch."""
 
-    def save(self) -> None:
-        """Write a checkpoint of this moment."""
-
-    def evaluate(self, version: int) -> None:
-        """Let a version that is saved be judged, whenever somebody has time."""
-
-    def judged(self, event: dict[str, Any]) -> None:
-        """Keep the score of a version; and the version itself, if it is the best."""
-
-    def confirm(self) -> Scores:
-        """Play greedy episodes with the newest version."""
-
-    def enter_stage(self, stage: int) -> None:
-        """Let all worlds go on in this stage of the curriculum."""
-
-    def accounts(self) -> Account:
-        """What became of all rows."""
-
-    def listen(self) -> None:
-        """Take orders from the panel, if there are any."""
-
-    def note(self, text: str) -> None:
-        """Say something aloud."""
+    def advance(self, message: Updated) -> None:
+        """A replica has made a version."""
+        self.version = max(self.version, message.version)
+        self.by_replica[message.replica] = message.steps
+        self.steps = max(self.steps, sum(self.by_replica.values()))
 
 
 class Controller:
     """Decides; whoever runs the workers obeys."""
 
     def __init__(
-        self, experiment: Experiment, policies: list[str], sink: Sink, around: Surroundings, *,
-        game_return: Literal["sum", "mean"] = "sum",
-    ) -> None:  # fmt: skip
-        self._experiment, self._sink, self._around = experiment, sink, around
+        self, experiment: Experiment, policies: list[str], *, game_return: Literal["sum", "mean"] = "sum"
+    ) -> None:
+        self._experiment = experiment
+        self.todo: deque[Decision] = deque()
         self.counters = Counters()
-        self._versions = dict.fromkeys(policies, 0)
-        self._steps: dict[str, dict[int, int]] = {policy: {} for policy in policies}
+        self.clocks = {policy: Clock() for policy in policies}
         self.reason: str | None = None
         self.paused = False
-        self.doors: list[HasFileno] = []
-        """What else to wait for besides the workers: where orders come in."""
         self.confirmed: Scores | None = None
         self.time = TimeAccount()
         self.scoreboard = Scoreboard()
-        self._aggregate = Aggregator(policies, game_return)
-        self._ended: list[Episode] = []
-        """Episodes of rounds that no update has learned from yet."""
-        self._began = time.monotonic()
-        self._saved = self._ordered = self._moment()
-        self._before: Account | None = None
         self.stage = 0
         """Of the curriculum."""
-        self._last_row = (self._began, 0)
         self.fps = 0.0
         self.baseline: dict[str, float] = {}
         """What everyone at random would earn, for every row."""
+        self.settings: dict[str, dict[str, Any]] = {}
+        """Policy -> the settings that it was reconfigured to, as its algorithm reads them back."""
+        self._aggregate = Aggregator(policies, game_return)
+        self._ended: list[Episode] = []
+        """Episodes of rounds that no update has learned from yet."""
+        self._open_row: int | None = None
+        """The update whose row waits for the other policies."""
+        self._began = time.monotonic()
+        self._saved = self._ordered = self._moment()
+        self._before: Account | None = None
+        self._last_row = (self._began, 0)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Counters and the windows of finished episodes, for a checkpoint."""
-        rows = asdict(self._account())
+    # ------------------------------------------------------------ state
+
+    def state_dict(self, account: Account) -> dict[str, Any]:
+        """Counters and the windows of finished episodes, for a checkpoint. `account`: what became of the rows of this launch."""
+        rows = asdict(self._account(account))
         state = {"counters": asdict(self.counters), "episodes": self._aggregate.state_dict(), "rows": rows}
         return {**state, "stage": self.stage}
 
-    def load_state_dict(self, state: dict[str, Any], *, replay: bool = False) -> None:
+    def load_state_dict(
+        self, state: dict[str, Any], versions: dict[str, int], steps: dict[str, int], *, replay: bool = False
+    ) -> None:
         """Go on counting. `replay`: what was kept for it is there again."""
         if "rows" in state:
             self._before = Account(**state["rows"]).at_rest(replay=replay)
@@ -118,161 +176,196 @@ class Controller:
         self.stage = state.get("stage", 0)
         self._began = time.monotonic() - self.counters.elapsed
         self._last_row = (time.monotonic(), self.counters.steps)
-        self._versions = dict.fromkeys(self._versions, self.counters.update)
+        for policy, clock in self.clocks.items():
+            clock.version, clock.steps = versions[policy], steps[policy]
+            clock.done = self._counted_out(clock) is not None
         self._saved = self._ordered = self._moment()
         self.reason = self._exhausted()
 
-    def receive(self, report: Report) -> None:
-        """Take in what one poll did. An update is over when every policy has its new version: then write, save and judge."""
-        self.time.add(report.metrics)
-        self._aggregate.add(self._labelled(self._ordered_by_round(report)))
-        if report.version is not None:
-            self._versions[report.policy] = max(report.version, self._versions[report.policy])
-            self._steps[report.policy][report.replica] = report.trained_steps
-            self.counters.steps = max(self.counters.steps, *(sum(by.values()) for by in self._steps.values()))
-        if min(self._versions.values()) > self.counters.update:
-            self._finish_update()
-        else:
+    # ------------------------------------------------------------ messages
+
+    def receive(self, message: Message) -> None:
+        """Take in what a worker says."""
+        match message:
+            case Episodes():
+                self._take_numbers(message.metrics)
+                self._take_episodes(message.episodes)
+            case Updated():
+                self._take_update(message)
+            case Numbers():
+                self._take_numbers(message.metrics)
+            case Evaluating(version):
+                self.scoreboard.begin(version)
+            case Evaluated(evaluation) if (
+                self.scoreboard.confirmed is None
+            ):  # what is played after the goal is nobody's
+                self._take_score(evaluation)
+            case Reconfigured(policy, values):
+                self.settings[policy] = values
+                said = ", ".join(f"{name} = {value}" for name, value in values.items())
+                self.todo.append(Say(f"{policy} goes on with {said}", "reconfigured", {"policy": policy, **values}))
+            case Requested(to, order):
+                self.todo.append(Give(to, order))
+            case Noted(text):
+                self.todo.append(Say(text, "noted", {"text": text}))
+        if not isinstance(message, Updated):
             self.reason = self.reason or self._late()
-        if report.evaluating is not None:
-            self.scoreboard.begin(report.evaluating)
-        if (
-            report.evaluation is not None and self.scoreboard.confirmed is None
-        ):  # what is played after the goal is nobody's
-            self._take_score(report.evaluation)
+
+    def _take_numbers(self, metrics: dict[str, Metric]) -> None:
+        self.time.add(metrics)
+        self._aggregate.add(metrics)
+
+    def _take_episodes(self, episodes: list[Episode]) -> None:
+        """In exact runs they wait for the update that learns from their round, so that who speaks first changes nothing."""
+        if self._experiment.placement.exact:
+            self._ended += episodes
+        else:
+            self._aggregate.add({}, episodes)
+
+    def _take_update(self, message: Updated) -> None:
+        """A policy has made a version, at its own pace."""
+        self.time.add(message.metrics)
+        self._aggregate.add(self._labelled(message))
+        clock = self.clocks[message.policy]
+        if not message.trained:
+            return
+        clock.advance(message)
+        clock.done = clock.done or self._counted_out(clock) is not None
+        self.counters.steps = max(self.counters.steps, clock.steps)
+        newest = max(clock.version for clock in self.clocks.values())
+        if newest > (self._open_row or self.counters.update):
+            if self._open_row is not None:
+                self._finish_update(self._open_row)
+            self._open_row = newest
+        if self._open_row is not None and all(c.done or c.version >= self._open_row for c in self.clocks.values()):
+            self._finish_update(self._open_row)
+            self._open_row = None
+        self.reason = self.reason or self._late()
+
+    def _labelled(self, message: Updated) -> dict[str, Metric]:
+        """Where several policies learn, each has its own `train/<policy>/...`."""
+        if len(self.clocks) < 2:
+            return message.metrics
+        policy = message.policy
+        return {name.replace("train/", f"train/{policy}/", 1): metric for name, metric in message.metrics.items()}
+
+    def _count_episodes(self) -> None:
+        """Those of the rounds that are learned from, round by round and Env by Env."""
+        due = [episode for episode in self._ended if episode.round < self.counters.update]
+        self._ended = [episode for episode in self._ended if episode.round >= self.counters.update]
+        self._aggregate.add({}, sorted(due, key=lambda episode: (episode.round, episode.producer)))
+
+    def _finish_update(self, update: int) -> None:
+        """A row is whole. If training says that the goal is reached, greedy episodes have to agree first."""
+        self.counters.update = update
+        self._count_episodes()
+        self.counters.elapsed = time.monotonic() - self._began
+        self.scoreboard.cost.count(self.counters.steps)
+        stop = self._experiment.stop
+        beside = self._experiment.evaluation is not None  # then evaluations tell, and nobody waits for them
+        if self.reason is None and stop.return_ is not None and not beside and self._promises(stop.return_):
+            self.todo.append(Confirm())
+        else:
+            self._end_update()
+
+    def confirm(self, scores: Scores) -> None:
+        """Greedy episodes were played: if they do not agree, as many new training episodes must pass first."""
+        goal = self._experiment.stop.return_
+        assert goal is not None, "it was reached"
+        self.confirmed = scores
+        recent = self._aggregate.recent_return(RECENT_EPISODES)
+        passed, played = scores.mean >= goal, f"greedy mean of {len(scores.returns)} episodes {scores.mean:.1f}"
+        verdict = "reached" if passed else "not yet"
+        line = f"{self.counters.steps:,} steps: training return {recent:.1f}, {played} against {goal:g}: {verdict}"
+        self.todo.append(Say(line))
+        self._aggregate.forget_recent()
+        if passed:
+            played = f"greedy mean {scores.mean:.1f} over {len(scores.returns)} episodes"
+            self.stop(f"stop.return = {goal:g} reached: {played}")
+        self._end_update()
+
+    def _end_update(self) -> None:
+        self.reason = self.reason or self._exhausted()
+        if self.reason is not None or self.counters.update % self._experiment.log.every == 0:
+            self.todo.append(WriteRow())
+        if self.reason is not None:
+            return
+        now, evaluation = self._moment(), self._experiment.evaluation
+        evaluate = evaluation is not None and is_due(evaluation.every, self._ordered, now)
+        if evaluate or is_due(self._experiment.checkpoint.every, self._saved, now):
+            self.todo.append(SaveNow(evaluate))
+
+    def saved(self) -> None:
+        """A checkpoint was written."""
+        self._saved = self._moment()
+
+    def order_evaluation(self) -> None:
+        """The present version is saved, and will be evaluated."""
+        self._ordered = self._moment()
+        self.scoreboard.order(self.counters.update)
+
+    def _moment(self) -> Moment:
+        return Moment(time.monotonic(), self.counters.steps, self.counters.update)
+
+    def stop(self, reason: str) -> None:
+        """End the run: a rule, a signal, an order."""
+        self.reason = self.reason or reason
+
+    def restarted(self, worker: str, cause: str) -> None:
+        """A worker died and was started again: counted, and said aloud."""
+        self._aggregate.add({"rollout/restarts": Total(1)})
+        self.todo.append(Say(f"{worker} was started again: {cause}"))
+
+    # ------------------------------------------------------------ scores
 
     def _take_score(self, evaluation: Evaluation) -> None:
-        """A version was judged. If its score is the goal of the run, and was confirmed, the run is over."""
+        """A version was evaluated. If its score is the goal of the run, and was confirmed, the run is over."""
         board, stages = self.scoreboard, self._experiment.curriculum
         goal = self._experiment.stop.return_ if evaluation.stage >= len(stages) - 1 else None
-        self._around.judged(board.end(evaluation, goal))
+        self.todo.append(KeepScore(board.end(evaluation, goal)))
         assert self._experiment.evaluation is not None, "it was ordered"
         for line in board.missed(self._experiment.evaluation.metrics, evaluation.scores):
-            self._around.note(line)
+            self.todo.append(Say(line))
         if evaluation.confirmation is not None:
             self.confirmed = evaluation.confirmation
         if board.confirmed is not None and self.confirmed is not None:
             played = f"greedy mean {self.confirmed.mean:.1f} over {len(self.confirmed.returns)} episodes"
             self.stop(f"stop.return = {goal:g} reached by version {evaluation.version:,}: {played}")
-
         if evaluation.stage == self.stage < len(stages) - 1:
-            self._leave_stage(evaluation, stages[self.stage + 1].at)
+            self._end_stage(evaluation, stages[self.stage + 1].at)
 
-    def _leave_stage(self, evaluation: Evaluation, needed: float | None) -> None:
+    def _end_stage(self, evaluation: Evaluation, needed: float | None) -> None:
         """If the score is good enough, the next stage begins; what training earned before says nothing of it."""
         mean = evaluation.scores.mean
         if needed is None or mean < needed:
             return
         self.stage += 1
         self._aggregate.forget_recent()
-        self._around.enter_stage(self.stage)
-        self._around.note(
-            f"stage {self.stage} begins: version {evaluation.version:,} scored {mean:g} against {needed:g}"
-        )
-
-    def _ordered_by_round(self, report: Report) -> Report:
-        """In exact runs episodes wait for the update that learns from their round, so that who speaks first changes nothing."""
-        if not report.episodes or not self._experiment.placement.exact:
-            return report
-        self._ended += report.episodes
-        return replace(report, episodes=[])
-
-    def _count_episodes(self) -> None:
-        """Those of the rounds that are learned from, round by round and Env by Env."""
-        due = [episode for episode in self._ended if episode.round < self.counters.update]
-        self._ended = [episode for episode in self._ended if episode.round >= self.counters.update]
-        self._aggregate.add(Report(episodes=sorted(due, key=lambda episode: (episode.round, episode.producer))))
-
-    def _labelled(self, report: Report) -> Report:
-        """Where several policies learn, each has its own `train/<policy>/...`."""
-        if len(self._versions) < 2 or report.version is None:
-            return report
-        named = {
-            name.replace("train/", f"train/{report.policy}/", 1): metric for name, metric in report.metrics.items()
-        }
-        return replace(report, metrics=named)
-
-    def _finish_update(self) -> None:
-        self.counters.update = min(self._versions.values())
-        self._count_episodes()
-        self.counters.elapsed = time.monotonic() - self._began
-        self.scoreboard.cost.count(self.counters.steps)
-        self.reason = self.reason or self._over()
-        if self.reason is not None or self.counters.update % self._experiment.log.every == 0:
-            self._write_row()
-        if self.reason is None:
-            self._save_what_is_due()
-
-    def _save_what_is_due(self) -> None:
-        now, evaluation = self._moment(), self._experiment.evaluation
-        judge = evaluation is not None and is_due(evaluation.every, self._ordered, now)
-        if judge or is_due(self._experiment.checkpoint.every, self._saved, now):
-            self.save()
-        if judge:
-            self._ordered = now
-            self.order_evaluation()
-
-    def order_evaluation(self) -> None:
-        """Let the present version be judged, which is saved."""
-        self.scoreboard.order(self.counters.update)
-        self._around.evaluate(self.counters.update)
-
-    def _moment(self) -> Moment:
-        return Moment(time.monotonic(), self.counters.steps, self.counters.update)
-
-    def version_of(self, policy: str) -> int:
-        """The newest that was reported."""
-        return self._versions[policy]
-
-    def steps_of(self, ranks: list[int]) -> int:
-        """Environment steps behind what replicas reported in this launch; those of replicas in step are counted by the first."""
-        return max(sum(by.get(rank, 0) for rank in ranks) for by in self._steps.values())
-
-    def save(self) -> None:
-        """Write a checkpoint now."""
-        if self.reason is None:
-            self._around.quiet()
-        self._around.save()
-        self._saved = self._moment()
-
-    def listen(self) -> None:
-        """Hear what was ordered."""
-        self._around.listen()
-
-    def stop(self, reason: str) -> None:
-        """End the run from outside: a signal, an order."""
-        self.reason = self.reason or reason
-
-    def restarted(self, worker: str, cause: str) -> None:
-        """A worker died and was started again: counted, and said aloud."""
-        self._aggregate.add(Report(metrics={"rollout/restarts": Total(1)}))
-        self._around.note(f"{worker} was started again: {cause}")
+        self.todo.append(EnterStage(self.stage))
+        line = f"stage {self.stage} begins: version {evaluation.version:,} scored {mean:g} against {needed:g}"
+        self.todo.append(Say(line))
 
     # ------------------------------------------------------------ stop rules
 
-    def _over(self) -> str | None:
-        stop = self._experiment.stop
-        beside = self._experiment.evaluation is not None  # then evaluations tell, and nobody waits for them
-        if stop.return_ is not None and not beside and self._reached(stop.return_):
-            assert self.confirmed is not None
-            played = f"greedy mean {self.confirmed.mean:.1f} over {len(self.confirmed.returns)} episodes"
-            return f"stop.return = {stop.return_:g} reached: {played}"
-        return self._exhausted()
-
     @property
-    def judge_last(self) -> bool:
-        """Whether the last version shall be judged: all steps or updates are made, and there is time left."""
+    def evaluate_last(self) -> bool:
+        """Whether the last version shall be evaluated: all steps or updates are made, and there is time left."""
         beside = self._experiment.evaluation is not None and self.scoreboard.confirmed is None
-        return beside and self._counted_out() is not None and self._late() is None
+        return beside and self._all_counted_out() is not None and self._late() is None
 
     def _exhausted(self) -> str | None:
-        return self._counted_out() or self._late()
+        return self._all_counted_out() or self._late()
 
-    def _counted_out(self) -> str | None:
-        stop, counters = self._experiment.stop, self.counters
-        if stop.steps is not None and counters.steps >= stop.steps:
+    def _all_counted_out(self) -> str | None:
+        """Each policy ends by its own clock, and the run with the last of them."""
+        reasons = [self._counted_out(clock) for clock in self.clocks.values()]
+        return None if None in reasons else reasons[-1]
+
+    def _counted_out(self, clock: Clock) -> str | None:
+        stop = self._experiment.stop
+        if stop.steps is not None and clock.steps >= stop.steps:
             return f"stop.steps = {stop.steps:,} reached"
-        if stop.updates is not None and counters.update >= stop.updates:
+        if stop.updates is not None and clock.version >= stop.updates:
             return f"stop.updates = {stop.updates:,} reached"
         return None
 
@@ -280,52 +373,37 @@ class Controller:
         seconds = self._experiment.stop.seconds
         return f"stop.seconds = {seconds:g} reached" if time.monotonic() - self._began >= seconds else None
 
-    def _reached(self, goal: float) -> bool:
-        """Training says so, and greedy episodes agree; if not, as many new training episodes must pass first."""
+    def _promises(self, goal: float) -> bool:
         recent = self._aggregate.recent_return(RECENT_EPISODES)
-        if recent is None or recent < goal:
-            return False
-        self._around.quiet()
-        self.confirmed = self._around.confirm()
-        passed = self.confirmed.mean >= goal
-        verdict = "reached" if passed else "not yet"
-        self._around.note(
-            f"{self.counters.steps:,} steps: training return {recent:.1f}, greedy mean of "
-            f"{len(self.confirmed.returns)} episodes {self.confirmed.mean:.1f} against {goal:g}: {verdict}"
-        )
-        self._aggregate.forget_recent()
-        return passed
+        return recent is not None and recent >= goal
 
     # ------------------------------------------------------------ rows
 
-    def tell_last_score(self) -> None:
-        """A score that came after the last row has one of its own."""
-        if self.scoreboard.untold:
-            self._write_row()
-
-    def _write_row(self) -> None:
+    def row(self, account: Account) -> Row:
+        """All since the last one. `account`: what became of the rows of this launch."""
         now = time.monotonic()
         then, steps = self._last_row
         self._last_row = (now, self.counters.steps)
         if self.counters.steps > steps:
             self.fps = (self.counters.steps - steps) / max(now - then, 1e-9)
-        extra: dict[str, float] = {"time/fps": self.fps, "time/elapsed": now - self._began, **self._rows()}
+        extra: dict[str, float] = {"time/fps": self.fps, "time/elapsed": now - self._began, **self._rows(account)}
         extra |= self.baseline | self.scoreboard.columns()
+        if len(self.clocks) > 1:
+            extra |= {f"train/{policy}/version": clock.version for policy, clock in self.clocks.items()}
         if self._experiment.curriculum:
             extra["rollout/stage"] = self.stage
         if self._experiment.evaluation is None and self.confirmed is not None:
             extra["eval/mean_reward"] = self.confirmed.mean
             extra["eval/std_reward"] = self.confirmed.std
-        self._sink.write(self._aggregate.row(self.counters.steps, self.counters.update, extra))
+        return self._aggregate.row(self.counters.steps, self.counters.update, extra)
 
-    def _account(self) -> Account:
+    def _account(self, account: Account) -> Account:
         """What became of all rows, of this launch and those before."""
-        account = self._around.accounts()
         return account if self._before is None else self._before + account
 
-    def _rows(self) -> dict[str, float]:
-        """The books: produced = what became of them + in flight."""
-        account = self._account()
+    def _rows(self, account: Account) -> dict[str, float]:
+        """The ledger: produced = what became of them + in flight."""
+        account = self._account(account)
         return {f"rows/{name}": count for name, count in {**account.named, **account.replayed}.items()}
 
     @property

@@ -1,166 +1,241 @@
 """The evaluation worker.
 
-Consumes checkpoints that the controller names; produces scores of their versions, each of whole episodes on worlds of its own;
-waits for a version that is due. A version is loaded once and the worlds are reset for it, so no episode is played by two. Training
-waits for none of this: of all that becomes due while it plays, it takes the newest when it is through.
+Consumes parameters of versions that the controller names; produces their scores, each of whole episodes in environments of its own;
+waits for a version that is due. A version is loaded once and the environments are reset for it, so no episode is played by two.
+Training waits for none of this: of all that becomes due while it plays, it takes the newest when it is through. Takes the order
+Evaluate.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
 
 from shoal.api.env import Env
 from shoal.api.evaluation import Evaluation, Scores
-from shoal.api.experiment import EvaluationConfig, StopConfig
-from shoal.api.worker import Pulse, Report, Worker
+from shoal.api.experiment import EvaluationConfig, Experiment, StopConfig
+from shoal.api.messages import Evaluated, Evaluating, Message, Numbers
+from shoal.api.orders import Evaluate, Order
+from shoal.api.policy_spec import PolicyPlan
+from shoal.api.program import MailboxShape, Port, Program, WorkerSpec, resolved
+from shoal.api.worker import Heartbeat, Worker
 from shoal.base.errors import InputError
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.seeding import derive_seed
-from shoal.checkpoints.checkpoint import Checkpoint, stage_of
-from shoal.checkpoints.store import CheckpointStore
-from shoal.evaluation.clips import Clip, Clips
-from shoal.evaluation.episodes import Sitting
-from shoal.evaluation.evaluator import Evaluator, Judge
-from shoal.monitoring.logs import LOG
+from shoal.envs.curriculum import StagedEnv
+from shoal.evaluation.clips import Clip, Clips, check_drawn
+from shoal.evaluation.episodes import EpisodeBatch, copies_for
+from shoal.evaluation.evaluator import Evaluator
+from shoal.evaluation.seating import seat_everyone
+from shoal.rollout.plans import Plans
+from shoal.streams import names
 from shoal.streams.primitives import Mailbox, Waiter
+from shoal.streams.transports.memory import MemoryMailbox
+from shoal.workers.context import Context
 
 STEPS_PER_POLL = 8
-"""Steps of the worlds between two looks at the rest of the process."""
+"""Steps of the environments between two looks at the rest of the process."""
+
+
+class EvaluationSpec(WorkerSpec):
+    """The evaluation worker of a run that has evaluations."""
+
+    kind: ClassVar[str] = "evaluation"
+    events: ClassVar[tuple[str, ...]] = ("step",)
+    rank_in_process: ClassVar[int] = 60
+    steps_env: ClassVar[bool] = True
+    pinned: ClassVar[bool] = False
+
+    @classmethod
+    def place(cls, program: Program) -> list[Self]:
+        return [] if program.experiment.evaluation is None else [cls(name="evaluation")]
+
+    def ports(self, program: Program, plans: Mapping[str, PolicyPlan]) -> list[Port]:
+        return [
+            Port(names.evaluated(policy), "read", MailboxShape(plan.algorithm.flat.nbytes, 2), from_controller=True)
+            for policy, plan in plans.items()
+        ]
+
+    def build(self, context: Context) -> EvaluationWorker:
+        program, experiment = context.program, context.program.experiment
+        config = resolved(experiment.evaluation)
+        env = StagedEnv(experiment, copies_for(config.episodes))
+        env.watched = config.metrics
+        rules = Rules(
+            config, experiment.stop, experiment.seed, experiment.env.timeout, max(0, len(experiment.curriculum) - 1)
+        )  # fmt: skip
+        plans = Plans(program)  # a trainer in the same process has its own
+        weights = Weights({policy: context.streams.mailbox(names.evaluated(policy)) for policy in plans}, plans)
+        return EvaluationWorker(
+            self.name, env, weights, lambda env: seat_everyone(program, plans, weights.held, env), rules,
+            context.streams.waiter, evaluated=context.life.evaluated, heartbeat=context.heartbeat,
+            faults=context.faults_of(self), clips=_clips(experiment, config, context.checkpoints),
+        )  # fmt: skip
+
+
+def _clips(experiment: Experiment, config: EvaluationConfig, checkpoints: Path | None) -> Clips | None:
+    if config.video is None:
+        return None
+    if checkpoints is None:
+        raise InputError("evaluation.video: the run's folder cannot be reached from the evaluation worker's machine")
+    env = StagedEnv(experiment, 1, render=True)
+    check_drawn(env, experiment.env.id)
+    return Clips(checkpoints.with_name("videos"), config.video, env)
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How versions are judged."""
+    """How versions are evaluated."""
 
     config: EvaluationConfig
     stop: StopConfig
     """Where it names a return, versions that reach it are confirmed at once."""
     seed: int
     timeout: float
-    """Of a step of the worlds."""
+    """Of a step of the environments."""
     last_stage: int = 0
     """Of the curriculum: only there the return counts that `stop` names."""
 
 
+class Weights:
+    """The parameters that are to be evaluated: they come from the controller, and stay until the next version is begun."""
+
+    def __init__(self, arriving: Mapping[str, Mailbox], plans: Mapping[str, PolicyPlan]) -> None:
+        self._arriving = arriving
+        self._nbytes = {name: plan.algorithm.flat.nbytes for name, plan in plans.items()}
+        self.held: dict[str, Mailbox] = {name: MemoryMailbox(nbytes, 1) for name, nbytes in self._nbytes.items()}
+
+    def arrived(self, version: int) -> bool:
+        """Those of a version are there, or newer ones."""
+        return all(mailbox.latest() >= version for mailbox in self._arriving.values())
+
+    def hold(self, version: int) -> bool:
+        """Keep a copy; False: a newer version has taken its place."""
+        blocks = {name: np.empty(nbytes, np.uint8) for name, nbytes in self._nbytes.items()}
+        if not all(self._arriving[name].read(version, block) for name, block in blocks.items()):
+            return False
+        for name, block in blocks.items():
+            self.held[name].publish(version, block)
+        return True
+
+
 @dataclass
 class _Open:
-    """A version that is being judged."""
+    """A version that is being evaluated."""
 
-    found: Checkpoint
-    table: Evaluator
-    sitting: Sitting
+    order: Evaluate
+    players: Evaluator
+    episodes: EpisodeBatch
     began: float
     scores: Scores | None = None
-    """Of the first sitting."""
+    """Of the first episodes."""
     confirmation: Scores | None = None
-    """Of the second, if there was one."""
+    """Of the second, if there were any."""
     filming: Clip | None = None
-    """The last sitting is for the camera."""
+    """The last episode is for the camera."""
 
 
 class EvaluationWorker(Worker):
-    """Judges the newest version that is due, one after the other. `judged`: the last that an earlier life judged."""
+    """Evaluates the newest version that is due, one after the other. `evaluated`: the last that an earlier life evaluated."""
 
     def __init__(
-        self, name: str, env: Env, orders: Mailbox, store: CheckpointStore, judge: Judge, rules: Rules, waiter: Waiter, *,
-        judged: int = -1, pulse: Pulse | None = None, faults: Faults = NO_FAULTS, clips: Clips | None = None,
+        self, name: str, env: StagedEnv, weights: Weights, seat: Callable[[Env], Evaluator], rules: Rules, waiter: Waiter,
+        *, evaluated: int = -1, heartbeat: Heartbeat | None = None, faults: Faults = NO_FAULTS,
+        clips: Clips | None = None,
     ) -> None:  # fmt: skip
         self.name, self._env, self._clips = name, env, clips
-        self._orders, self._store, self._judge, self._rules = orders, store, judge, rules
-        self._waiter, self._faults, self._pulse = waiter, faults, pulse or Pulse()
-        self._taken = judged
+        self._weights, self._seat, self._rules = weights, seat, rules
+        self._waiter, self._faults, self._heartbeat = waiter, faults, heartbeat or Heartbeat()
+        self._due: Evaluate | None = None
+        self._begun = evaluated
         self._open: _Open | None = None
-        self._held, self._held_before = ExitStack(), ExitStack()
         self._steps = 0
 
-    def poll(self, timeout: float) -> Report:
-        if self._open is None and not self._waiter.wait_until(self._due, timeout):
-            return Report()
-        self._pulse.beat()
-        report = self._begin() if self._open is None else self._go_on(self._open)
-        self._pulse.rest()
-        return report
+    def handle(self, order: Order) -> list[Message]:
+        if isinstance(order, Evaluate) and order.version > self._begun:
+            self._due = order
+        return []
+
+    def poll(self, timeout: float) -> list[Message]:
+        if self._open is None and not self._waiter.wait_until(self._arrived, timeout):
+            return []
+        self._heartbeat.beat()
+        said = self._begin() if self._open is None else self._go_on(self._open)
+        self._heartbeat.rest()
+        return [said]
 
     def close(self) -> None:
         if self._open is not None and self._open.filming is not None:
             self._open.filming.drop()
         if self._clips is not None:
             self._clips.env.close()
-        self._held.close()
-        self._held_before.close()
         self._env.close()
 
-    def _due(self) -> bool:
-        return self._orders.latest() > self._taken
+    def _arrived(self) -> bool:
+        return self._due is not None and self._weights.arrived(self._due.version)
 
-    def _begin(self) -> Report:
-        """Load the newest version that is due and reset the worlds for it."""
-        self._taken = version = self._orders.latest()
-        began = time.monotonic()
-        try:
-            found = self._load(version)
-        except InputError as error:  # removed before we came, or damaged: a newer one will be due
-            LOG.warning("version %d is not judged: %s", version, error)
-            return Report(True)
-        table, config = self._judge(found), self._rules.config
-        sitting = self._sit(table, config.episodes, "evaluation", version, config.seconds)
-        self._open = _Open(found, table, sitting, began)
-        return Report(True, evaluating=version)
+    def _begin(self) -> Message:
+        """Load the version that is due and reset the environments for it."""
+        order, self._due = self._due, None
+        assert order is not None, "it has arrived"
+        self._begun = order.version
+        if not self._weights.hold(order.version):  # a newer one is due
+            return Numbers()
+        began, config = time.monotonic(), self._rules.config
+        self._env.enter(order.stage)
+        players = self._seat(self._env)
+        episodes = self._play(players, config.episodes, "evaluation", order.version, config.seconds)
+        self._open = _Open(order, players, episodes, began)
+        return Evaluating(order.version)
 
-    def _load(self, version: int) -> Checkpoint:
-        """Nobody removes it while it is judged, nor until the next is: its score may be the best, and has to be heard first."""
-        with ExitStack() as held:
-            held.enter_context(self._store.hold(version))
-            found = self._store.load(version)
-            self._held_before.close()
-            self._held_before, self._held = self._held, held.pop_all()
-        return found
-
-    def _sit(
-        self, table: Evaluator, episodes: int, purpose: str, version: int, seconds: float | None = None
-    ) -> Sitting:
+    def _play(
+        self, players: Evaluator, episodes: int, purpose: str, version: int, seconds: float | None = None
+    ) -> EpisodeBatch:
         seed = derive_seed(self._rules.seed, purpose, counter=version)
-        return table.sit(episodes, seed=seed, seconds=seconds, timeout=self._rules.timeout)
+        return players.begin(episodes, seed=seed, seconds=seconds, timeout=self._rules.timeout)
 
-    def _go_on(self, open_: _Open) -> Report:
+    def _go_on(self, open_: _Open) -> Message:
         for _ in range(STEPS_PER_POLL):
-            open_.sitting.step()
-            self._pulse.beat()
+            open_.episodes.step()
+            self._heartbeat.beat()
             self._steps += 1
             self._faults.at("step", self._steps)
-            if open_.filming is not None and not open_.sitting.over:  # else the next episode may have begun already
+            if open_.filming is not None and not open_.episodes.over:  # else the next episode may have begun already
                 open_.filming.shoot()
-            if open_.sitting.over or (open_.filming is not None and open_.filming.full):
-                return self._end_sitting(open_)
-        return Report(True)
+            if open_.episodes.over or (open_.filming is not None and open_.filming.full):
+                return self._end_episodes(open_)
+        return Numbers()
 
-    def _end_sitting(self, open_: _Open) -> Report:
+    def _end_episodes(self, open_: _Open) -> Message:
         """Scores that reach the goal of the run are confirmed on fresh seeds, by the same version; then it may be filmed."""
-        version, stop = open_.found.version, self._rules.stop
+        version, stop = open_.order.version, self._rules.stop
         if open_.filming is not None:
             return self._tell(open_, open_.filming.end())
-        scores = open_.sitting.scores()
+        scores = open_.episodes.scores()
         if open_.scores is None:
             open_.scores = scores
-            goal = stop.return_ if stage_of(open_.found) >= self._rules.last_stage else None
+            goal = stop.return_ if open_.order.stage >= self._rules.last_stage else None
             if goal is not None and scores.mean >= goal:
-                open_.sitting = self._sit(open_.table, stop.episodes, "confirmation", version)
-                return Report(True)
+                open_.episodes = self._play(open_.players, stop.episodes, "confirmation", version)
+                return Numbers()
         else:
             open_.confirmation = scores
         if self._clips is None or not self._clips.due:
             return self._tell(open_)
-        open_.sitting = self._sit(self._clips.judge(open_.found), 1, "film", version)
+        self._clips.env.enter(open_.order.stage)
+        open_.episodes = self._play(self._seat(self._clips.env), 1, "film", version)
         open_.filming = self._clips.begin(version)
-        return Report(True)
+        return Numbers()
 
-    def _tell(self, open_: _Open, video: str | None = None) -> Report:
+    def _tell(self, open_: _Open, video: str | None = None) -> Message:
         self._open = None
-        seconds, found = time.monotonic() - open_.began, open_.found
+        order, seconds = open_.order, time.monotonic() - open_.began
         assert open_.scores is not None
-        judged = Evaluation(
-            found.version, found.meta["steps"], open_.scores, seconds, open_.confirmation, video, stage_of(found)
+        return Evaluated(
+            Evaluation(order.version, order.steps, open_.scores, seconds, open_.confirmation, video, order.stage)
         )
-        return Report(True, evaluation=judged)

@@ -6,18 +6,70 @@ batches whatever came while it was busy, and never waits for more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar, Self
+
 import numpy as np
 
+from shoal.api.messages import Message, Numbers
 from shoal.api.metric import Mean
 from shoal.api.policy import Policy
-from shoal.api.worker import Report, Worker
+from shoal.api.policy_spec import PolicyPlan
+from shoal.api.program import Port, Program, WorkerSpec
+from shoal.api.worker import Worker
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.tree import Tree, tree_map
 from shoal.monitoring.shares import Shares
+from shoal.streams import names
 from shoal.streams.inference import Answer, Ask, decide
-from shoal.streams.inference_rings import AskLine
+from shoal.streams.inference_rings import AskLine, inference_shapes
 from shoal.streams.parameter import ParameterReader
 from shoal.streams.primitives import Waiter
+from shoal.workers.context import Context
+from shoal.workers.replica_sync import sync_class
+
+
+class PolicyWorkerSpec(WorkerSpec):
+    """One of the policy workers of a policy: it decides for whole actors, dealt out in turn."""
+
+    kind: ClassVar[str] = "policy"
+    events: ClassVar[tuple[str, ...]] = ("batch",)
+    rank_in_process: ClassVar[int] = 20
+
+    policy: str
+    """That decides."""
+    number: int
+    """Which of that policy's workers."""
+
+    @classmethod
+    def place(cls, program: Program) -> list[Self]:
+        if program.experiment.placement.inference != "worker":
+            return []
+        numbers = range(program.experiment.placement.policy_workers)
+        return [cls(name=f"policy-{p}-{n}", policy=p, number=n) for p in program.learners for n in numbers]
+
+    def clients(self, program: Program) -> list[int]:
+        """The producers that it decides for."""
+        ring, workers = program.experiment.placement.ring, program.experiment.placement.policy_workers
+        return [producer for producer in range(program.producers) if producer // ring % workers == self.number]
+
+    def ports(self, program: Program, plans: Mapping[str, PolicyPlan]) -> list[Port]:
+        ports = [Port(sync_class(program).version(self.policy, 0), "read")]
+        _, answer = inference_shapes(plans[self.policy], plans[self.policy].spec.lanes // program.producers)
+        for producer in self.clients(program):
+            ports.append(Port(names.ask(producer, self.policy), "read"))
+            ports.append(Port(names.answer(producer, self.policy), "write", answer))
+        return ports
+
+    def build(self, context: Context) -> PolicyWorker:
+        streams = context.streams
+        copy, flat = context.plans[self.policy].copy_policy()
+        lines = [
+            AskLine(streams.ring(names.ask(p, self.policy)), streams.ring(names.answer(p, self.policy)))
+            for p in self.clients(context.program)
+        ]
+        reader = context.reader(self.policy, sync_class(context.program).version(self.policy, 0), flat)
+        return PolicyWorker(self.name, copy, reader, lines, streams.waiter, faults=context.faults_of(self))
 
 
 class PolicyWorker(Worker):
@@ -32,15 +84,15 @@ class PolicyWorker(Worker):
         self._shares = Shares("policy")
         self._batches = 0
 
-    def poll(self, timeout: float) -> Report:
+    def poll(self, timeout: float) -> list[Message]:
         if not self._waiter.wait_until(self._asked, timeout):
-            return Report()
+            return []
         self._shares.switch("worked")
         rows = self._serve()
         self._shares.switch("waited_input")
         self._batches += 1
         self._faults.at("batch", self._batches)
-        return Report(True, metrics={"inference/batch": Mean(rows), **self._shares.take()})
+        return [Numbers({"inference/batch": Mean(rows), **self._shares.take()})]
 
     def _asked(self) -> bool:
         return any(line.take() and self._reader.published(line.round) for line in self._lines)

@@ -1,69 +1,190 @@
 """The trainer worker.
 
-Consumes batches of fragments; produces parameter versions and metrics; waits for a whole batch, and after each update for the
-controller's leave to go on. Slots are freed after the version trained on them is published: that is what bounds the lag. If its
-algorithm replays, it keeps what it takes and learns from batches drawn out of that: still one version per batch taken. Where buffer
-workers replay, it takes batches from them, and makes a version of as many.
+Consumes rounds of a BatchSource; produces parameter versions and metrics; waits for a whole round, for the other replicas, and
+after each update for its gate. Slots are freed after the version trained on them is published: that is what bounds the lag. Takes
+the orders Save, Reconfigure and LoadWeights.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from shoal.api.algorithm import Algorithm, Learner, NonFiniteError
-from shoal.api.fragment import Fragment
-from shoal.api.metric import Largest, Metric, Total, merge_into
-from shoal.api.worker import Report, Worker
+from shoal.algorithms.undo import Undo
+from shoal.api.algorithm import Algorithm, NonFiniteError
+from shoal.api.messages import Message, Noted, Numbers, Reconfigured, Saved, Updated
+from shoal.api.metric import Metric, Total, merge_into
+from shoal.api.orders import LoadWeights, Order, Reconfigure, Save
+from shoal.api.policy_spec import PolicyPlan
+from shoal.api.program import MailboxShape, Port, Program, RingShape, WorkerSpec
+from shoal.api.worker import Worker
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.tree import Tree
+from shoal.checkpoints.contents import to_bytes
+from shoal.checkpoints.store import CheckpointStore
+from shoal.checkpoints.worker_state import saves_replay, versions_before
 from shoal.monitoring.shares import Shares
-from shoal.streams.leave import Leave
+from shoal.rollout.plans import load_policy
+from shoal.rollout.seats import make_archive, past_slack
+from shoal.streams import batch, gate, names
+from shoal.streams.batch import BatchReader
+from shoal.streams.gate import Gate
 from shoal.streams.past import Archive
-from shoal.streams.primitives import Mailbox
-from shoal.streams.sample import Posted, SampleReader
-from shoal.workers.batch import find_problem, join
-from shoal.workers.prefetched import PrefetchedFeed
-from shoal.workers.replay import ReplayFeed
+from shoal.streams.sample import SampleReader
+from shoal.workers.context import Context
+from shoal.workers.replay_shards import make_replay, part_of, replay_of, shards_of
+from shoal.workers.replica_sync import ReplicaSync, make_sync, sync_class
+from shoal.workers.sources import BatchSource, BufferSource, FreshSource, ReplaySource, Round
 
 BAD_IN_A_ROW = 10
 """Dropped batches, one after the other, that end the run."""
 
 
-@dataclass(frozen=True)
-class Replica:
-    """Which one of a trainer's replicas this is, and whether it goes its own way or in step with the others."""
+class TrainerSpec(WorkerSpec):
+    """One replica of the trainer of one policy."""
 
-    rank: int = 0
-    of: int = 1
-    in_step: bool = True
+    kind: ClassVar[str] = "trainer"
+    events: ClassVar[tuple[str, ...]] = ("update",)
+    rank_in_process: ClassVar[int] = 40
+    leads: ClassVar[int] = 1
+    keeps: ClassVar[str] = "replay"
 
-    @property
-    def speaks(self) -> bool:
-        """Of replicas in step, the first publishes for all, and is given leave for all."""
-        return self.rank == 0 or not self.in_step
+    policy: str
+    """That it trains."""
+    rank: int
+    """Which of the replicas."""
+
+    @classmethod
+    def place(cls, program: Program) -> list[Self]:
+        return [
+            cls(name=f"trainer-{policy}-{rank}", policy=policy, rank=rank)
+            for rank in range(program.trainers)
+            for policy in program.learners
+        ]
+
+    def process(self, program: Program) -> str:
+        return names.trainer_process(self.rank, program.trainers)
+
+    def fate(self, program: Program) -> str:
+        return "trainers" if sync_class(program).in_step else ""
+
+    def ports(self, program: Program, plans: Mapping[str, PolicyPlan]) -> list[Port]:
+        plan = plans[self.policy]
+        ports = sync_class(program).ports(plan, program, self.rank)
+        if self.rank == 0 or not sync_class(program).in_step:
+            shape = MailboxShape(gate.NBYTES)
+            ports.append(Port(names.gate(self.policy, self.rank), "read", shape, from_controller=True))
+        shards = shards_of(program, plan)
+        for shard in range(shards):
+            returned = batch.priority_layout(len(part_of(plan, shards, shard).lanes))
+            ports.append(Port(names.batch(shard, self.policy), "read"))
+            ports.append(Port(names.priority(shard, self.policy), "write", RingShape(returned, batch.RETURNS)))
+        if not shards:
+            ports += [Port(names.sample(p, self.policy), "read") for p in program.producers_of(self.rank)]
+        return [*ports, *self._archives(program, plan)]
+
+    def _archives(self, program: Program, plan: PolicyPlan) -> list[Port]:
+        """A version that somebody may meet stays until nobody can: some more are kept than are met."""
+        ports = []
+        for spec in program.policies.values():
+            past = spec.config.past
+            if past is not None and past.of == self.policy and self.rank == 0:
+                versions = past.keep + past_slack(program, past) + 1
+                shape = MailboxShape(plan.algorithm.flat.nbytes, versions, every=True)
+                ports.append(Port(names.past(spec.name), "write", shape))
+        return ports
+
+    def build(self, context: Context) -> TrainerWorker:
+        """A trainer, or one replica of it, with its first version published."""
+        program, streams, life = context.program, context.streams, context.life
+        plan = context.plans[self.policy]
+        sync = make_sync(program, plan, self.rank, context)
+        sync.adopt(plan.algorithm)
+        gated = sync.speaks
+        trainer = TrainerWorker(
+            self.name, plan.algorithm, sync, self._source(context, plan), max_lag=program.max_lag,
+            gate=Gate(streams.mailbox(names.gate(self.policy, self.rank)), streams.waiter) if gated else None,
+            archives=self._make_archives(context), faults=context.faults_of(self),
+        )  # fmt: skip
+        if life.start is not None:
+            load_policy(plan.algorithm, life.start.tensors, self.policy)
+            trainer.version = life.starts[self.policy]
+            if life.whole and not life.incarnation:
+                trainer.publish_older(versions_before(life.start, self.policy))
+            if (kept := context.state_of(self)) is not None:
+                trainer.restore(kept)
+        if life.incarnation:
+            trainer.version = life.versions[self.policy]
+            sync.recover(plan.algorithm)
+        trainer.steps = life.steps.get(self.policy, 0)
+        trainer.start()
+        return trainer
+
+    def _source(self, context: Context, plan: PolicyPlan) -> BatchSource:
+        """Where its batches come from. A trainer that starts anew begins with an empty buffer."""
+        program, streams, life = context.program, context.streams, context.life
+        replay = plan.algorithm.needs.replay
+        if shards_of(program, plan):
+            return self._buffers(context, plan)
+        rings = [streams.ring(names.sample(producer, self.policy)) for producer in program.producers_of(self.rank)]
+        size = len(rings) * program.fewest_actors // program.actors
+        exact = program.exact or not sync_class(program).in_step
+        reader = SampleReader(rings, exact=exact, waiter=streams.waiter, size=size)
+        if life.incarnation:
+            reader.recover(life.rounds[self.policy])
+        if replay is None:
+            return FreshSource(reader)
+        buffer, saved = make_replay(program, plan, self.rank, program.trainers), saves_replay(program, plan.spec)
+        return ReplaySource(reader, replay, buffer, program.trainers, saved=saved)
+
+    def _buffers(self, context: Context, plan: PolicyPlan) -> BufferSource:
+        """The trainer's end of its buffer workers. In one thread nobody dies, so there all are waited for."""
+        streams, shards = context.streams, range(context.program.buffers)
+        reader = BatchReader(
+            [streams.ring(names.batch(shard, self.policy)) for shard in shards],
+            [streams.ring(names.priority(shard, self.policy)) for shard in shards],
+            waiter=streams.waiter, patience=batch.PATIENCE if context.supervised else math.inf,
+        )  # fmt: skip
+        if context.life.incarnation:
+            reader.recover()
+        return BufferSource(replay_of(plan), reader)
+
+    def _make_archives(self, context: Context) -> dict[str, Archive]:
+        """Where those who play as earlier versions find them."""
+        program, life = context.program, context.life
+        pasts = {name: spec.config.past for name, spec in program.policies.items()}
+        return {
+            name: make_archive(
+                program, past, context.streams.mailbox(names.past(name)),
+                start=life.starts[self.policy], pool=life.pools.get(name, []),
+            )
+            for name, past in pasts.items()
+            if past is not None and past.of == self.policy and self.rank == 0
+        }  # fmt: skip
 
 
 class TrainerWorker(Worker):
     """Trains one policy, alone or as one replica of several."""
 
     def __init__(
-        self, policy: str, algorithm: Algorithm, learner: Learner, samples: SampleReader, mailbox: Mailbox, *,
-        max_lag: int = 0, replica: Replica = Replica(), leave: Leave | None = None,
-        archives: list[Archive] | None = None, replay: ReplayFeed | None = None, feed: PrefetchedFeed | None = None,
-        faults: Faults = NO_FAULTS,
+        self, name: str, algorithm: Algorithm, sync: ReplicaSync, source: BatchSource, *, max_lag: int = 0,
+        gate: Gate | None = None, archives: Mapping[str, Archive] | None = None, faults: Faults = NO_FAULTS,
     ) -> None:  # fmt: skip
-        self.name = f"trainer-{policy}-{replica.rank}"
-        self.policy, self.algorithm = policy, algorithm
-        self._learner, self._samples, self._mailbox = learner, samples, mailbox
-        self._max_lag, self._replica, self._leave, self._faults = max_lag, replica, leave, faults
-        self._archives, self._replay, self._feed = archives or [], replay, feed
+        self.name, self.policy, self.algorithm = name, sync.policy, algorithm
+        self._sync, self._source, self._mailbox = sync, source, sync.mailbox()
+        self._max_lag, self._gate, self._faults = max_lag, gate, faults
+        self._archives = archives or {}
+        # where others write into the same memory, what they did cannot be told from what is taken back
+        self._undo = None if sync.one_machine else Undo(algorithm)
+        self._noted = False
         self._shares = Shares("trainer")
         self.version, self.steps = 0, 0
         self._updates = 0
@@ -73,9 +194,12 @@ class TrainerWorker(Worker):
     def start(self) -> None:
         """Publish the version that training starts from. If a life before did, and died: go on from what others act with."""
         block = self.algorithm.flat.block.numpy()
-        if self.version == self._mailbox.latest() and self._replica.in_step:
+        newest = self._mailbox.latest()
+        if self._sync.publishes_alone and newest >= 0:
+            self.version = newest
+        if self.version == newest and not self._sync.one_machine:
             self._mailbox.read(self.version, block)
-        elif self._replica.rank == 0 and self.version > self._mailbox.latest():
+        elif (self._sync.rank == 0 or self._sync.publishes_alone) and self.version > newest:
             self._mailbox.publish(self.version, block)
         self._keep(self.version)
 
@@ -84,167 +208,153 @@ class TrainerWorker(Worker):
         return self.version - self._max_lag
 
     def ready(self) -> bool:
-        """A batch is there."""
-        return self._samples.ready(self._oldest)
+        """A round is there."""
+        return self._source.ready(self._oldest)
 
-    @property
-    def state_due(self) -> bool:
-        """The controller asked for the state."""
-        return self._leave is not None and self._leave.state_due
-
-    def poll(self, timeout: float) -> Report:
-        if self._leave is not None:
-            granted = self._leave.granted(self._updates, timeout)
-            if self._leave.state_due:  # what is saved is a version: a round that is under way becomes one
-                return self._end_round(self._feed) if self._feed and self._feed.drawn else self._hand_in(self._leave)
-            if not granted:
-                return Report()
+    def poll(self, timeout: float) -> list[Message]:
+        if self._gate is not None and not self._gate.passed(self._updates, timeout):
+            return []
         self._shares.switch("waited_input")
-        if self._feed is not None:
-            return self._draw(self._feed, timeout)
-        taken = self._samples.take(timeout, self._oldest)
-        if taken is None:
-            return Report()
+        if not self._sync.may_begin(self._updates, self.ready):
+            return []
+        round_ = self._source.take(timeout, self.version, self._oldest)
+        if round_ is None:
+            return []
         self._shares.switch("worked")
         self._faults.at("update", self._updates + 1)
-        report = self._update(taken)
-        self._updates += 1
-        self._shares.switch("waited_input" if self._leave is None else "waited_slot")
-        return report
+        return [self._learn(round_)]
 
-    def _update(self, taken: list[Posted]) -> Report:
+    def _learn(self, round_: Round) -> Message:
         began = time.perf_counter()
-        lag = self.version - min(int(posted.header["version"]) for posted in taken)
-        rows = sum(int(posted.header["rows"]) for posted in taken)
-        batch = join([posted.fragment for posted in taken])
-        problem = self._agree(sum(int(posted.header["steps"]) for posted in taken), find_problem(batch))
-        if self._replay is None:
-            metrics, problem = self._train([batch], problem)
-        else:  # what a drawn batch lacks is no fault of the round that was kept
-            fragments = [posted.fragment for posted in taken]
-            metrics, undone = self._train(self._replay.batches(fragments, self.version, self._learner), problem)
-            metrics |= self._replay.metrics()
-            if undone and not problem:
-                metrics["train/undone_rounds"] = Total(1)
-        self._publish()
-        if self._replay is None or problem:
-            self._samples.free("not_finite" if problem else "trained")
-        else:
-            self._samples.free("inserted", self._replay.evicted)
-        metrics["train/dropped_not_finite" if problem else "train/rows"] = Total(rows)
-        metrics |= {"train/lag": Largest(lag), "time/train": Total(time.perf_counter() - began), **self._shares.take()}
-        rank, steps = self._replica.rank, self.steps
-        return Report(
-            True, policy=self.policy, version=self.version, replica=rank, trained_steps=steps, metrics=metrics
-        )
-
-    def _draw(self, feed: PrefetchedFeed, timeout: float) -> Report:
-        """Learn from one batch of the buffer workers; after as many as a round has, there is a new version."""
-        if not feed.take(timeout):
-            return Report()
-        self._shares.switch("worked")
-        self._faults.at("update", self._updates + 1)
-        began = time.perf_counter()
-        self._agree(feed.steps, None)
-        metrics, undone = self._train([feed.batch(self.steps)], None)
-        if undone:
-            metrics["train/undone_rounds"] = Total(1)
+        outcome = self._agree(round_)
+        metrics, undone = self._train(round_) if outcome == "trained" else ({}, None)
+        outcome = "trained" if outcome == "empty" else outcome
+        self._count_bad(undone or (round_.problem if outcome == "not_finite" else None))
         merge_into(self._learned, {**metrics, "time/train": Total(time.perf_counter() - began)})
-        if undone or feed.round_over:
-            return self._end_round(feed)
+        if round_.ends_version or undone:
+            return self._publish_round(round_, outcome, undone=undone is not None)
         self._shares.switch("waited_input")
-        return Report(True)
+        return Numbers()
 
-    def _end_round(self, feed: PrefetchedFeed) -> Report:
-        self._publish()
-        self._updates += 1
-        self._shares.switch("waited_input" if self._leave is None else "waited_slot")
-        metrics, self._learned = {**self._learned, **feed.end_round(), **self._shares.take()}, {}
-        return Report(True, policy=self.policy, version=self.version, trained_steps=self.steps, metrics=metrics)
+    def _agree(self, round_: Round) -> str:
+        """What becomes of a round. Replicas in step count the steps of all, and drop a round together if one of them has to."""
+        sync, learner = self._sync, self._sync.learner
+        drain = self._gate is not None and self._gate.drain
+        words = torch.tensor([round_.steps, round_.empty, round_.problem is not None, drain], dtype=torch.float64)
+        steps, empty, bad, drained = learner.mean(words).tolist()
+        if drained:
+            return "surplus"
+        self.steps += round(steps * sync.of) if sync.in_step else round_.steps
+        learner.steps = self.steps if sync.in_step else self.steps * sync.of
+        if bad:
+            round_.problem = round_.problem or "a replica's batch is not finite"
+            return "not_finite"
+        return "empty" if empty == 1 else "trained"
 
-    def _agree(self, steps: int, problem: str | None) -> str | None:
-        """Replicas in step count the steps of all, and drop a batch together if one of them has to."""
-        count, bad = self._learner.mean(torch.tensor([steps, problem is not None], dtype=torch.float64)).tolist()
-        self.steps += round(count * self._replica.of) if self._replica.in_step else steps
-        self._learner.steps = self.steps if self._replica.in_step else self.steps * self._replica.of
-        return (problem or "a replica's batch is not finite") if bad else None
-
-    def _train(self, batches: Iterable[Fragment], problem: str | None) -> tuple[dict[str, Metric], str | None]:
-        """Learn from the batches of a round, or drop them and say why."""
+    def _train(self, round_: Round) -> tuple[dict[str, Metric], str | None]:
+        """Learn from the batches of a round; if one of them cannot be learned from, take back what was, and say why."""
         metrics: dict[str, Metric] = {}
-        if problem is None:
-            try:
-                for batch in batches:
-                    update = self.algorithm.update(batch, self._learner)
-                    merge_into(metrics, update.metrics)
-                    replay = self._feed or self._replay
-                    if replay is not None:
-                        replay.learned(batch, update)
-            except NonFiniteError as error:
-                self._mailbox.read(self.version, self.algorithm.flat.block.numpy())  # undo the minibatches before
-                problem = str(error)
+        if self._undo is not None and not self._noted:  # a version may be made of several rounds
+            self._undo.note()
+            self._noted = True
+        try:
+            for part in self._source.batches(round_, self.version, self._sync.learner):
+                update = self.algorithm.update(part, self._sync.learner)
+                merge_into(metrics, update.metrics)
+                self._source.learned(part, update)
+        except NonFiniteError as error:
+            if self._undo is not None:
+                self._undo.back()
+            return metrics, str(error)
+        return metrics, None
+
+    def _count_bad(self, problem: str | None) -> None:
         self._bad = self._bad + 1 if problem else 0
         if self._bad >= BAD_IN_A_ROW:
             raise ShoalError(
                 f"{self.name}: {self._bad} batches in a row were not finite, the last: {problem}; "
                 "try `shoal check-env` on the environment, or a smaller algorithm.lr"
             )
-        return metrics, problem
 
-    def _publish(self) -> None:
+    def _publish_round(self, round_: Round, outcome: str, *, undone: bool) -> Updated:
         """In step all replicas count alike, and the first publishes; otherwise the versions of all are counted together."""
-        version = self.version + 1 if self._replica.in_step else self._mailbox.latest() + 1
+        sync = self._sync
+        if outcome == "trained" and not undone:
+            sync.updated(self.algorithm, self._updates + 1)
+        version = self.version + 1 if sync.in_step else self._mailbox.latest() + 1
         self._keep(version)
-        if self._replica.speaks:
+        if sync.speaks:
             self._mailbox.publish(version, self.algorithm.flat.block.numpy())
-        self.version = version if self._replica.in_step else self._mailbox.latest()
+        self.version = version if sync.in_step else self._mailbox.latest()
+        own = self._source.finish(round_, outcome, undone=undone)
+        self._updates += 1
+        self._noted = False
+        self._shares.switch("waited_input" if self._gate is None else "waited_slot")
+        metrics, self._learned = {**self._learned, **own, **self._shares.take()}, {}
+        return Updated(self.policy, self.version, sync.rank, self.steps, metrics, trained=outcome != "surplus")
 
     def _keep(self, version: int) -> None:
-        for archive in self._archives:
+        for archive in self._archives.values():
             archive.keep(version, self.algorithm.flat.block.numpy())
 
-    # ------------------------------------------------------------ state
+    # ------------------------------------------------------------ orders
 
-    def _hand_in(self, leave: Leave) -> Report:
+    def handle(self, order: Order) -> list[Message]:
+        match order:
+            case Save(request, round_):
+                return self._save(request, round_)
+            case Reconfigure(policy, changes) if policy == self.policy:
+                return self._reconfigure(changes)
+            case LoadWeights(policy, checkpoints, version, source) if policy == self.policy:
+                load_policy(self.algorithm, CheckpointStore(Path(checkpoints)).load(version).tensors, source)
+                self._noted = False
+        return []
+
+    def _reconfigure(self, changes: dict[str, Any]) -> list[Message]:
+        """From the next update on. What cannot be is refused, and the run goes on as it was."""
+        try:
+            values = self.algorithm.reconfigure(changes)
+        except InputError as error:
+            return [Noted(f"{self.policy} is not reconfigured: {error}")] if self._sync.rank == 0 else []
+        return [Reconfigured(self.policy, values)] if self._sync.rank == 0 else []
+
+    def _save(self, request: int, round_: int) -> list[Message]:
+        """What is saved is a version: a round that is under way becomes one."""
         import safetensors.torch
 
-        leave.state_given()
-        owned = {name: tensor.detach().clone().contiguous() for name, tensor in self.state_dict().items()}
-        return Report(True, policy=self.policy, replica=self._replica.rank, state=safetensors.torch.save(owned))
+        said: list[Message] = []
+        if (under_way := self._source.open) is not None:
+            said.append(self._publish_round(under_way, "trained", undone=False))
+        learned = b""
+        if self._sync.rank == 0:
+            owned = {name: tensor.detach().clone().contiguous() for name, tensor in self.state_dict().items()}
+            learned = safetensors.torch.save(owned)
+        return [*said, Saved(self.name, request, to_bytes(self.state(round_)), learned)]
+
+    # ------------------------------------------------------------ state
 
     def state_dict(self) -> dict[str, Tensor]:
         """All of the algorithm."""
         return self.algorithm.state_dict()
 
-    def restore(self, tensors: dict[str, Tensor], version: int) -> None:
-        """Go on from a checkpoint, before `start`."""
-        load_policy(self.algorithm, tensors, self.policy)
-        self.version = version
+    def state(self, round_: int) -> Tree | None:
+        """What it keeps for replay, and the earlier versions that opponents play as."""
+        nbytes = self.algorithm.flat.nbytes
+        archives = {name: archive.kept(nbytes) for name, archive in self._archives.items()}
+        replay = self._source.state()
+        return None if replay is None and not archives else {"replay": replay, "archives": archives}
 
-    def contents(self, version: int) -> Tree | None:
-        """What it keeps for replay."""
-        return self._replay.buffer.state_dict() if self._replay is not None and self._replay.saved else None
-
-    def restore_replay(self, contents: Tree) -> None:
-        """Go on from `contents`."""
-        if self._replay is not None:
-            self._replay.buffer.load_state_dict(contents)
+    def restore(self, state: Tree) -> None:
+        if "archives" not in state:  # as checkpoints had it before there were any
+            state = {"replay": state, "archives": {}}
+        if state["replay"] is not None:
+            self._source.restore(state["replay"])
+        for name, kept in state["archives"].items():
+            if name in self._archives:
+                self._archives[name].restore(kept)
 
     def publish_older(self, versions: dict[int, np.ndarray]) -> None:
         """Versions before its own, oldest first, that somebody may still act with. Before `start`."""
         for version, block in versions.items():
-            if self._replica.rank == 0 and version > self._mailbox.latest():
+            if self._sync.rank == 0 and version > self._mailbox.latest():
                 self._mailbox.publish(version, block)
-
-
-def load_policy(algorithm: Algorithm, tensors: dict[str, Tensor], policy: str) -> None:
-    """Give one policy its part of a checkpoint; settings that it was not made with are an error."""
-    prefix = f"{policy}/"
-    part = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    try:
-        algorithm.load_state_dict(part)
-    except (KeyError, RuntimeError, ValueError) as error:
-        cause = " ".join(str(error).split())
-        raise InputError(
-            f"the checkpoint of policy '{policy}' does not fit: leave env, model and algorithm as they were ({cause})"
-        ) from None

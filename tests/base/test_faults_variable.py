@@ -8,7 +8,16 @@ import signal
 import pytest
 
 from shoal.base.errors import InputError
-from shoal.base.faults import NO_FAULTS, Fault, Faults, parse_faults
+from shoal.base.faults import NO_FAULTS, Fault, Faults
+from shoal.base.faults import parse_faults as parse
+from shoal.workers import WORKERS
+
+EVENTS = {kind.kind: kind.events for kind in map(WORKERS.load, WORKERS.entries)}
+
+
+def parse_faults(text: str) -> list[Fault]:
+    """In a run that has workers of every kind."""
+    return parse(text, EVENTS)
 
 
 def test_faults_are_read_in_their_order() -> None:
@@ -28,7 +37,8 @@ def test_faults_are_read_in_their_order() -> None:
 def test_what_makes_no_sense_is_answered_with_the_form(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_faults(f"trainer@update=1:kill,{text}")
-    assert f"SHOAL_FAULT={text}: write one of actor@step=N, policy@batch=N, trainer@update=N" in str(caught.value)
+    known = "actor@step=N, policy@batch=N, buffer@insert=N, trainer@update=N, evaluation@step=N"
+    assert f"SHOAL_FAULT={text}: write one of {known}, then :kill, :raise or :hang" in str(caught.value)
 
 
 def strikes(faults: Faults, event: str, count: int) -> bool:

@@ -21,7 +21,8 @@ from shoal.buffers.columns import Columns, replay_nbytes
 from shoal.buffers.stacks import Stack
 from shoal.buffers.uniform import UniformReplay
 from shoal.envs import make_env
-from shoal.program.program import expand, plan_of
+from shoal.program.expand import expand
+from shoal.program.report import plan_of
 from tests.buffers.test_uniform import ROWS, equal
 from tests.buffers.test_uniform import fragment as plain_fragment
 

@@ -156,12 +156,15 @@ def test_plan(tmp_path: Path) -> None:
 
 def test_plan_tells_the_bytes_of_replay(tmp_path: Path) -> None:
     words = ("plan", "cartpole", "algorithm.name=dqn", "algorithm.capacity=800_000", "algorithm.unroll=8")
-    policy = json.loads(shoal(*words, "--json", cwd=tmp_path).stdout)["policies"]["agent"]
+    plan = json.loads(shoal(*words, "--json", cwd=tmp_path).stdout)
+    policy, streams = plan["policies"]["agent"], sum(stream["bytes"] for stream in plan["streams"].values())
     # A sequence is 9 rows of 4 floats, an action, a reward, four flags and a version, and its lane's number.
     assert policy["bytes_of_replay"] == 100_000 * (9 * (16 + 8 + 4 + 4 + 8) + 8) == 36_800_000
     shown = shoal(*words, cwd=tmp_path).stdout
     assert "replay of 100,000 sequences, 36,800,000 bytes" in shown
-    assert re.search(r"memory +36\.\d MB of streams and replay", shown)
+    assert 0 < streams < 400_000
+    assert plan["memory_bytes"] == 36_800_000 + streams
+    assert re.search(rf"memory +{plan['memory_bytes'] / 1e6:.1f} MB of streams and replay", shown)
 
 
 def test_list(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from shoal.streams.plans import CONTROLLER, BoxPlan, RingPlan, Wiring
 
 from shoal.base.arrays import Layout
 from shoal.launchers.ray.cluster import connected
-from shoal.streams.plans import CONTROLLER, BoxPlan, RingPlan, Wiring
 from shoal.streams.primitives import Mailbox, Ring, Slot, Tally
 from shoal.streams.shared_streams import AttachedStreams, StreamHandles
 from shoal.streams.transports.ray.agent import HostAgent, RayAgent

@@ -16,7 +16,7 @@ import pytest
 
 from shoal.api.experiment import load_experiment
 from shoal.cli import main
-from shoal.program.program import expand
+from shoal.program.expand import expand
 from shoal.recipes import find
 from tests.docs.pages import ROOT, Block, Command, blocks, commands, name_of, pages
 

@@ -71,7 +71,7 @@ def test_half_a_film_leaves_nothing(tmp_path: Path) -> None:
 
 def test_films_keep_their_distance(tmp_path: Path) -> None:
     now = 0.0
-    films = Clips(tmp_path, 10.0, Flickering(), lambda found: None, lambda: now)  # type: ignore[arg-type, return-value]
+    films = Clips(tmp_path, 10.0, Flickering(), lambda: now)  # type: ignore[arg-type]
     assert films.due
     films.begin(1).drop()
     now = 9.9
@@ -82,7 +82,7 @@ def test_films_keep_their_distance(tmp_path: Path) -> None:
 
 def test_a_world_that_draws_nothing_is_found_at_once() -> None:
     env = make_env(EnvConfig(id="shoal/chain"), 1, render=True)
-    with pytest.raises(InputError, match=r"evaluation\.video: 'shoal/chain' draws no pictures of itself; leave it out"):
+    with pytest.raises(InputError, match=r"evaluation\.video: 'shoal/chain' draws no images of itself; remove the key"):
         check_drawn(env, "shoal/chain")
 
 

@@ -12,25 +12,25 @@ from scipy import stats
 from shoal.api.evaluation import Scores, bootstrap_interval
 from shoal.base.seeding import Noise
 from shoal.envs.gymnasium_loop import GymnasiumLoop
-from shoal.evaluation.episodes import Sitting, copies_for
+from shoal.evaluation.episodes import EpisodeBatch, copies_for
 from shoal.rollout.players import FixedInference, RandomPolicy
 from shoal.rollout.seat import Seat
 from tests.envs.sample_worlds import Counting
 
 
-def sit(lengths: list[int], episodes: int, clock: Callable[[], float] = lambda: 0.0, **limits: Any) -> Sitting:
+def sit(lengths: list[int], episodes: int, clock: Callable[[], float] = lambda: 0.0, **limits: Any) -> EpisodeBatch:
     """Copies whose episodes have these lengths, and earn 1 + 2 + 3 + ..."""
     env = GymnasiumLoop([Counting(length) for length in lengths], "counting")
     policy = RandomPolicy(env.groups["agent"])
     seat = Seat("agent", "agent", FixedInference(policy, explore=True), Noise(1, "x", np.arange(len(lengths)), 1), None)
-    return Sitting(env, [seat], episodes, seed=1, judged=["agent"], clock=clock, **limits)
+    return EpisodeBatch(env, [seat], episodes, seed=1, scored=["agent"], clock=clock, **limits)
 
 
-def play(sitting: Sitting, each: Callable[[], None] = lambda: None) -> Scores:
-    while not sitting.over:
-        sitting.step()
+def play(batch: EpisodeBatch, each: Callable[[], None] = lambda: None) -> Scores:
+    while not batch.over:
+        batch.step()
         each()
-    return sitting.scores()
+    return batch.scores()
 
 
 def test_every_copy_plays_its_share() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from shoal.api.evaluation import Evaluation, Scores
-from shoal.api.worker import Report
+from shoal.api.messages import Evaluated, Evaluating
 from shoal.evaluation.cost import EvaluationCost
 from shoal.evaluation.scoreboard import Scoreboard
-from shoal.streams.control import _pack, _unpack
+from shoal.streams.control import pack, unpack
 
 
 def judged(version: int, *returns: float, confirmation: Scores | None = None) -> Evaluation:
@@ -111,9 +111,9 @@ def test_events_tell_a_resumed_run_what_was_judged() -> None:
 
 
 def test_evaluations_travel() -> None:
-    sent = Report(True, evaluating=4, evaluation=judged(4, 1.5, 2.5, confirmation=Scores([1.0], [2], {"a": 1.0}, 3.0)))
-    assert _unpack(_pack(sent)) == sent
-    assert _unpack(_pack(Report(True))) == Report(True)
+    sent = Evaluated(judged(4, 1.5, 2.5, confirmation=Scores([1.0], [2], {"a": 1.0}, 3.0)))
+    assert unpack(pack(sent)) == sent
+    assert unpack(pack(Evaluating(4))) == Evaluating(4)
 
 
 # ---------------------------------------------------------------- cost

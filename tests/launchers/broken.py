@@ -10,6 +10,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import Space
+
+from shoal.models.mlp import MLPConfig, MLPModel
 
 
 class Flawed(gymnasium.Env[np.ndarray, int]):
@@ -33,12 +36,33 @@ class Flawed(gymnasium.Env[np.ndarray, int]):
         return np.zeros(2, np.float32), reward, self._time % 10 == 0, False, {}
 
 
+def tell_cores(path: str) -> None:
+    """Into a file named after this process."""
+    (Path(path) / str(os.getpid())).write_text(",".join(map(str, sorted(os.sched_getaffinity(0)))))
+
+
+class TellingConfig(MLPConfig):
+    """Where to tell."""
+
+    path: str
+
+
+class TellingModel(MLPModel):
+    """Does so too: a process without a world has a network."""
+
+    Config = TellingConfig
+
+    def __init__(self, observation_space: Space[Any], config: TellingConfig) -> None:
+        super().__init__(observation_space, config)
+        tell_cores(config.path)
+
+
 class Telling(Flawed):
     """Writes down the cores that its process may use."""
 
     def __init__(self, path: str) -> None:
         super().__init__(range(0))
-        (Path(path) / str(os.getpid())).write_text(",".join(map(str, sorted(os.sched_getaffinity(0)))))
+        tell_cores(path)
 
 
 def telling(path: str) -> Telling:

@@ -18,10 +18,12 @@ import torch
 
 import shoal
 from shoal.api.experiment import Experiment
+from shoal.api.program import RingStream
 from shoal.base.errors import InputError
 from shoal.base.faults import VARIABLE
 from shoal.checkpoints.store import CheckpointStore
-from shoal.program.program import expand, plan_of
+from shoal.program.expand import expand
+from shoal.program.report import plan_of
 from tests.launchers import live
 from tests.launchers.live import Run, check, notes, noticed_after, restarts, rows, train
 from tests.launchers.processes import alive, below, nothing_left, wait_for
@@ -80,12 +82,18 @@ def test_what_is_left_out_is_filled_in() -> None:
     )
 
 
-def test_clusters_have_none() -> None:
+def test_clusters_may_have_some() -> None:
+    """Their streams are rings like all others, of one writer and one reader: they need not share memory with their trainer."""
     pytest.importorskip("ray")
     from shoal.launchers.ray.cluster import check_shape
 
-    with pytest.raises(InputError, match=r"placement\.buffers = 2: buffer workers share memory .* or --on local"):
-        check_shape(expand(experiment()))
+    program = expand(experiment())
+    check_shape(program)
+    for shard in range(2):
+        there, back = program.streams[f"batch/{shard}/agent"], program.streams[f"priority/{shard}/agent"]
+        assert isinstance(there, RingStream)
+        assert isinstance(back, RingStream)
+        assert (there.writer, there.reader) == (back.reader, back.writer) == (f"buffer-agent-{shard}", "trainer")
 
 
 # ---------------------------------------------------------------- runs

@@ -14,7 +14,7 @@ import shoal
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.base.faults import VARIABLE
-from shoal.program.stages import StagedEnv, env_at
+from shoal.envs.curriculum import StagedEnv, env_at
 from tests.launchers.test_exact_resume import check_equal_weights, numbers
 
 STAGES = [{"kwargs": {"start": 9}}, {"kwargs": {"start": 5}, "at": 0.9}, {"kwargs": {"start": 0}, "at": 0.9}]

@@ -12,14 +12,14 @@ import pytest
 
 import shoal
 from shoal.api.experiment import Experiment
-from shoal.base.errors import InputError
+from shoal.api.program import CONTROLLER, MailboxStream
 from shoal.base.faults import VARIABLE
 from shoal.checkpoints.store import CheckpointStore
 from shoal.monitoring.run_folder import RunFolder
-from shoal.program.hosts import hosts_of
-from shoal.program.program import expand, plan_of
-from shoal.program.wiring import plan_wiring
+from shoal.program.expand import expand
+from shoal.program.report import plan_of
 from shoal.runs.status import ended
+from shoal.runs.train import fits_one_process
 from tests.launchers.live import Run, balanced, restarts, rows, train
 from tests.launchers.processes import nothing_left
 
@@ -66,23 +66,30 @@ def check_scores(folder: Path) -> list[dict[str, Any]]:
 
 def test_an_evaluation_has_a_process() -> None:
     program = expand(experiment())
-    hosts = hosts_of(program)
-    assert [job.name for job in hosts[-1].jobs] == ["evaluation-0"]
-    assert not expand(experiment(placement={"trainers": 1})).one_process
+    assert [worker.name for worker in program.processes[-1].workers] == ["evaluation"]
+    assert not fits_one_process(expand(experiment(placement={"trainers": 1})))
     assert plan_of(program)["workers"]["evaluation worker"] == 1
-    boxes = plan_wiring(program, hosts).boxes
-    assert boxes["evaluate"].users == ("evaluation",)
-    assert "evaluation" not in boxes["version/agent"].users, "versions as they are published are nothing to it"
+    versions, evaluated = program.streams["version/agent"], program.streams["evaluated/agent"]
+    assert isinstance(versions, MailboxStream)
+    assert isinstance(evaluated, MailboxStream)
+    assert (evaluated.writer, evaluated.readers) == (CONTROLLER, ("evaluation",))
+    assert "evaluation" not in versions.users, "versions as they are published are nothing to it"
 
 
-def test_clusters_have_none() -> None:
+def test_clusters_may_have_one() -> None:
+    """Parameters travel to its worker, and it reads nothing in the run's folder: machines need not share that."""
     pytest.importorskip("ray")
     from shoal.launchers.ray.cluster import check_shape
 
-    with pytest.raises(
-        InputError, match=r"evaluation: its worker reads .* `shoal evaluate RUN` beside the run, or use --on local"
-    ):
-        check_shape(expand(experiment()))
+    program = expand(experiment())
+    check_shape(program)
+    (process,) = [process for process in program.processes if process.name == "evaluation"]
+    own = {
+        name
+        for name, stream in program.streams.items()
+        if isinstance(stream, MailboxStream) and process.name in stream.users
+    }
+    assert own == {"evaluated/agent"}
 
 
 @pytest.mark.parametrize("on", ["local", "inline"])
@@ -229,7 +236,7 @@ def test_a_goal_is_reached_by_evaluations(tmp_path: Path, on: str) -> None:
 def test_a_killed_evaluation_costs_what_it_played(tmp_path: Path) -> None:
     def script(run: Run) -> None:
         run.until(lambda now: now["judging"] is not None, "evaluation")
-        run.kill_again_and_again("evaluation-0", 2, random.Random(1))
+        run.kill_again_and_again("evaluation", 2, random.Random(1))
         before = run.status()["judged"] or 0
         run.until(lambda now: (now["judged"] or 0) > before, "evaluation after the deaths")
 
@@ -242,7 +249,7 @@ def test_a_killed_evaluation_costs_what_it_played(tmp_path: Path) -> None:
 def test_a_hung_world_is_killed(tmp_path: Path) -> None:
     outcome, _ = train(
         experiment(world={"hangs": True}), tmp_path,
-        lambda run: run.until(lambda _: run.worker("evaluation-0")["restarts"] > 0, "restart") and None,
+        lambda run: run.until(lambda _: run.worker("evaluation")["restarts"] > 0, "restart") and None,
     )  # fmt: skip
     assert "a step took longer than env.timeout = 2 s" in restarts(outcome.folder)[0][1]
     assert outcome.version > 20, "training went on"

@@ -20,7 +20,7 @@ from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.local import cores_of
-from shoal.program.program import expand
+from shoal.program.expand import expand
 from tests.launchers.processes import alive, below, nothing_left
 
 MAPPO = {"critic": "central", "agent_ids": True, "normalise_values": True}
@@ -210,23 +210,32 @@ def test_each_process_keeps_to_its_core(tmp_path: Path) -> None:
         cores = tmp_path / f"cores-{pin}"
         cores.mkdir()
         env = {"id": "tests.launchers.broken:telling", "kwargs": {"path": str(cores)}}
+        model = {"name": "tests.launchers.broken:TellingModel", "path": str(cores)}
+        placement = {"actors": 2, "trainers": 1, "together": False, "pin": pin}
         shoal.train(
-            experiment(env=env, placement={"actors": 2, "trainers": 1, "together": False, "pin": pin}, stop={"updates": 1}),
+            experiment(env=env, model=model, placement=placement, stop={"updates": 1}),
             root=tmp_path / "runs", trial=str(pin), on="local", quiet=True,
         )  # fmt: skip
         by_process = {path.name: path.read_text() for path in cores.iterdir() if path.name != str(os.getpid())}
-        assert len(by_process) == 3  # the trainer asks the world for its spaces
+        assert len(by_process) == 3  # the trainer has no world, but a network
         assert set(by_process.values()) <= set(told)
-    assert cores_of(expand(experiment(placement={"pin": True})), 3) == [
+    assert cores_of(expand(in_processes(3, placement={"pin": True}))) == [
         int(every.split(",")[number % len(every.split(","))]) for number in range(3)
     ]
 
 
 def test_pinned_by_default_where_processes_are_as_many_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
-    program = expand(experiment())
-    assert cores_of(program, 2) == [3, 5]
-    assert cores_of(program, 1) == [None]
-    assert cores_of(program, 3) == [None] * 3
-    assert cores_of(expand(experiment(placement={"pin": False})), 2) == [None, None]
-    assert cores_of(expand(experiment(env={"background": True})), 2) == [None, None]
+    assert cores_of(expand(in_processes(2))) == [3, 5]
+    assert cores_of(expand(in_processes(1))) == [None]
+    assert cores_of(expand(in_processes(3))) == [None] * 3
+    assert cores_of(expand(in_processes(2, placement={"pin": False}))) == [None, None]
+    assert cores_of(expand(in_processes(2, env={"background": True}))) == [None, None]
+
+
+def in_processes(count: int, **sections: Any) -> Experiment:
+    """A trainer and so many actors that there are `count` processes."""
+    placement = {"trainers": 1, "actors": max(1, count - 1), "together": count == 1, **sections.pop("placement", {})}
+    tree = experiment(placement=placement, **sections)
+    assert len(expand(tree).processes) == count
+    return tree

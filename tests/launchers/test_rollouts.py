@@ -167,7 +167,7 @@ def test_groups_that_end_apart(tmp_path: Path) -> None:
 
 def thoughts(run: str, arrays: dict[str, np.ndarray]) -> Any:
     """The policy's own words on a whole episode at once, `[T, 1]`, which is not how it was asked."""
-    plan = load_run(run).program.policies["agent"]
+    plan = load_run(run).plans["agent"]
     policy = plan.algorithm.policy.eval()
     steps = len(arrays["agent/action"])
     observation = torch.from_numpy(arrays["agent/observation"][:steps])
@@ -212,7 +212,7 @@ def test_values_of_dqn(tmp_path: Path) -> None:
 def test_a_central_critic_sees_the_world(tmp_path: Path) -> None:
     run = trained(tmp_path, {"id": "shoal/spread"}, {**PPO, "critic": "central", "agent_ids": True})
     _, folder = rollout(run, episodes=2)
-    policy = load_run(run).program.policies["agent"].algorithm.policy.eval()
+    policy = load_run(run).plans["agent"].algorithm.policy.eval()
     for arrays in arrays_of(folder):
         own = torch.from_numpy(arrays["agent/observation"][:-1])  # [T, 3, 18]
         world = own.flatten(1).unsqueeze(1).expand(-1, 3, -1)  # what all see, side by side

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from shoal.api.messages import Updated
 from shoal.api.metric import Last, Metric, Total
-from shoal.api.worker import Report
-from shoal.launchers.updates import AHEAD, Updates, joined
+from shoal.launchers.threads import joined
+from shoal.launchers.updates import Updates
 
 
-def said(policy: str, version: int, replica: int = 0, **metrics: Metric) -> Report:
-    return Report(True, policy=policy, version=version, replica=replica, trained_steps=100 * version, metrics=metrics)
+def said(policy: str, version: int, replica: int = 0, **metrics: Metric) -> Updated:
+    return Updated(policy, version, replica, 100 * version, metrics)
 
 
-def names(reports: list[Report]) -> list[tuple[str, int | None]]:
-    return [(report.policy, report.version) for report in reports]
+def names(messages: list[Updated]) -> list[tuple[str, int]]:
+    return [(message.policy, message.version) for message in messages]
 
 
-def always(version: int) -> bool:
+def always(policy: str, version: int) -> bool:
     return True
 
 
@@ -38,29 +39,41 @@ def test_versions_wait_for_actors() -> None:
     updates = Updates(["a"], 1)
     updates.add(said("a", 1))
     updates.add(said("a", 2))
-    assert names(updates.take(lambda version: version < 2)) == [("a", 1)]
+    assert names(updates.take(lambda policy, version: version < 2)) == [("a", 1)]
     assert names(updates.take(always)) == [("a", 2)]
 
 
-def test_policies_take_turns() -> None:
+def test_policies_wait_for_no_other() -> None:
+    """Each has a clock of its own; of those that are whole, the first policy's come first, version by version."""
     updates = Updates(["a", "b"], 1)
-    for version in (1, 2):
+    for version in (2, 1):
         updates.add(said("b", version))
-    assert updates.take(always) == []
-    updates.add(said("a", 1))
-    assert names(updates.take(always)) == [("a", 1), ("b", 1)]
+    assert names(updates.take(always)) == [("b", 1), ("b", 2)]
+    for policy, version in (("b", 3), ("a", 1), ("b", 4), ("a", 2)):
+        updates.add(said(policy, version))
+    assert names(updates.take(lambda policy, version: version < 4)) == [("a", 1), ("a", 2), ("b", 3)]
+    assert updates.due
+    assert names(updates.rest()) == [("b", 4)]
     assert not updates.due
-    assert names(updates.rest()) == [("b", 2)]
     assert updates.rest() == []
+
+
+def test_a_policy_whose_actors_are_slow_to_speak_holds_up_no_other() -> None:
+    updates = Updates(["a", "b"], 1)
+    for policy in "ab":
+        updates.add(said(policy, 1))
+    assert names(updates.take(lambda policy, version: policy == "b")) == [("b", 1)]
+    assert names(updates.take(always)) == [("a", 1)]
 
 
 def test_a_policy_that_runs_away_does_not_fill_the_memory() -> None:
     updates = Updates(["a", "b"], 1)
-    heard: list[Report] = []
-    for version in range(1, 4 * AHEAD):
+    heard: list[Updated] = []
+    for version in range(1, 256):
         updates.add(said("a", version))
-        heard += updates.take(lambda version: False)
-    assert names(heard) == [("a", version) for version in range(1, 3 * AHEAD)]
+        heard += updates.take(always)
+        assert not updates.due
+    assert names(heard) == [("a", version) for version in range(1, 256)]
     updates.add(said("b", 1))
     assert names(updates.take(always)) == [("b", 1)], "late is better than never"
 
@@ -76,4 +89,4 @@ def test_deaths_leave_gaps() -> None:
     for policy, version in (("b", 3), ("a", 4), ("b", 4)):
         for rank in (0, 1):
             updates.add(said(policy, version, rank))
-    assert names(updates.take(always)) == [("b", 3), ("a", 4), ("b", 4)]
+    assert names(updates.take(always)) == [("a", 4), ("b", 3), ("b", 4)]

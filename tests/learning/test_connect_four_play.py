@@ -74,13 +74,16 @@ def train_and_judge(seed: int, overrides: list[str]) -> Result:
     """`shoal train connect-four --seed N --on inline`, then both sides."""
     import shoal
     from shoal.api.experiment import load_experiment
-    from shoal.program.other_runs import load_from
+    from shoal.api.policy_spec import Source
+    from shoal.program.expand import expand
     from shoal.recipes import find
+    from shoal.rollout.plans import load_source
 
     with tempfile.TemporaryDirectory() as root:
         experiment = load_experiment(find("connect-four"), [f"seed={seed}", *overrides])
         outcome = shoal.train(experiment, root=root, on="inline", quiet=True)
-        policy = load_from(str(outcome.folder), "learner")[0].eval()
+        learner = expand(experiment).policies["learner"]
+        policy = load_source(Source(learner, str(outcome.folder / "checkpoints"), outcome.version)).eval()
     first, second = (play(policy, side, GAMES, 1000 + seed) for side in (0, 1))
     return Result(first, second, outcome.steps, outcome.seconds)
 

@@ -10,8 +10,10 @@ import pytest
 
 import shoal
 from shoal.api.experiment import Experiment, load_experiment
-from shoal.program.program import expand, plan_of
+from shoal.program.expand import expand
+from shoal.program.report import plan_of
 from shoal.recipes import find
+from shoal.rollout.plans import Plans
 
 BUDGET = 2e9
 """Bytes that a recipe may keep for replay."""
@@ -55,7 +57,7 @@ def test_the_recipe_trains(recipe: str, shape: str, tmp_path: Path) -> None:
 def test_what_is_kept_stays_within_its_budget(recipe: str) -> None:
     program = expand(load_experiment(find(recipe), []))
     (policy,) = plan_of(program)["policies"].values()
-    replay = program.policies["agent"].algorithm.needs.replay
+    replay = Plans(program)["agent"].algorithm.needs.replay
     assert replay is not None
     assert policy["bytes_of_replay"] <= BUDGET
     assert policy["bytes_of_replay"] < 2 * 84 * 84 * replay.capacity  # a stack of four would take twice that

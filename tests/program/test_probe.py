@@ -9,11 +9,11 @@ import pytest
 
 import shoal
 from shoal.api.experiment import Experiment, load_experiment
+from shoal.api.program import Program
 from shoal.api.worker import Worker
 from shoal.monitoring.run_folder import RunFolder
 from shoal.program import probe
 from shoal.program.probe import choose_placement
-from shoal.program.program import Program
 
 
 def experiment(placement: Any = "auto", **sections: Any) -> Experiment:

@@ -15,8 +15,9 @@ import shoal
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
-from shoal.program.program import expand
+from shoal.program.expand import expand
 from shoal.rollout.deal import Deal
+from shoal.rollout.plans import Plans
 
 train = functools.partial(shoal.train, on="inline", quiet=True)
 PAIR = "tests.launchers.duel:pair"
@@ -49,9 +50,9 @@ def test_a_policy_per_group_unless_said_otherwise() -> None:
 
 def test_agents_of_one_group_may_have_minds_of_their_own() -> None:
     program = expand(experiment(agents={"player_0": "one", "player_*": "two"}))
-    assert {name: plan.role.columns for name, plan in program.players.items()} == {"one": (0,), "two": (1,)}
-    assert [plan.lanes for plan in program.policies.values()] == [8, 8]
-    one, two = (plan.algorithm.flat.parameters for plan in program.policies.values())
+    assert {name: spec.columns for name, spec in program.policies.items()} == {"one": (0,), "two": (1,)}
+    assert [spec.lanes for spec in program.policies.values()] == [8, 8]
+    one, two = (plan.algorithm.flat.parameters for plan in Plans(program).values())
     assert not torch.equal(one, two), "they begin apart"
 
 
@@ -60,14 +61,14 @@ def test_what_is_resolved_expands_to_the_same() -> None:
     again = expand(Experiment.parse(program.experiment.model_dump()))
     assert again.experiment == program.experiment
     for name in ("one", "two"):
-        one, two = (p.policies[name].algorithm.flat.parameters for p in (program, again))
+        one, two = (Plans(p)[name].algorithm.flat.parameters for p in (program, again))
         assert torch.equal(one, two)
 
 
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
-        ({"agents": {"player_0": "one"}}, "nobody plays 'player_1'; this world has player_0, player_1"),
+        ({"agents": {"player_0": "one"}}, "nobody plays 'player_1'; this environment has player_0, player_1"),
         ({"agents": {"*": "one", "referee": "two"}}, "agents.referee: no agent is left for this pattern"),
         ({"agents": {"*": "one"}, "policies": {"won": {}}}, "policies.won: it plays nobody; did you mean 'one'"),
         ({"agents": {"*": "one"}, "policies": {"one": {"play": "random"}}}, "none of them learns"),
@@ -164,7 +165,7 @@ def test_policies_of_another_run(tmp_path: Path) -> None:
         experiment(agents=roles, policies={"learner": {"from": str(first.folder)}, "rival": {"play": "random"}})
     )
     old = weights(first.folder)["player/policy.value.weight"]
-    assert torch.equal(begun.policies["learner"].algorithm.policy.value.weight, old)
+    assert torch.equal(Plans(begun)["learner"].algorithm.policy.value.weight, old)
 
 
 def test_evaluation_with_other_opponents(tmp_path: Path) -> None:
@@ -196,8 +197,14 @@ def test_policies_may_learn_at_different_paces(tmp_path: Path, placement: dict[s
     )
     outcome = shoal.train(tree, root=tmp_path, on="local", quiet=True)
     assert outcome.version == 12
+    row = last_row(outcome.folder)
+    assert (row["train/one/version"], row["train/two/version"]) == (12, 12), "each ends by its own clock"
 
 
-def test_replicas_in_step_are_for_one_policy() -> None:
-    with pytest.raises(InputError, match=r"placement\.trainers = 2: replicas in step are for one policy"):
-        expand(experiment(agents={"player_0": "one", "*": "two"}, placement={"trainers": 2}))
+def test_replicas_in_step_may_have_several_policies(tmp_path: Path) -> None:
+    tree = experiment(agents={"player_0": "one", "*": "two"}, placement={"trainers": 2})
+    one = train(tree, root=tmp_path / "inline")
+    two = shoal.train(tree, root=tmp_path / "local", on="local", quiet=True)
+    assert (one.version, two.version) == (4, 4)
+    assert weights(one.folder).keys() == weights(two.folder).keys()
+    assert all(torch.equal(value, weights(two.folder)[name]) for name, value in weights(one.folder).items())

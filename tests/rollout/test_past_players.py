@@ -43,7 +43,13 @@ def player(*, spread: bool, latest: float) -> PastInference:
             policy.word.fill_(number)
         box.publish(number, Flat(policy, gradients=False).block.numpy())
     client = PastInference(
-        Says(), box, LANES, pool=Pool(0, SIZE, spread=spread), newest=lambda round_: round_, explore=True, latest=latest
+        Says(),
+        box,
+        LANES,
+        pool=Pool([0], SIZE, spread=spread),
+        newest=lambda round_: round_,
+        explore=True,
+        latest=latest,
     )
     assert client.pin(NEWEST)
     return client
@@ -61,7 +67,7 @@ def said(client: PastInference, first: np.ndarray, seed: int) -> np.ndarray:
 @pytest.mark.parametrize("latest", [0.0, 0.5, 1.0])
 def test_the_newest_has_its_share(spread: bool, latest: float) -> None:
     words = said(player(spread=spread, latest=latest), np.ones(LANES, bool), 0)
-    met = Pool(0, SIZE, spread=spread).at(NEWEST)
+    met = Pool([0], SIZE, spread=spread).at(NEWEST)
     for number in met:
         share = (1 - latest) / SIZE + latest * (number == NEWEST)
         assert np.mean(words == number) == pytest.approx(share, abs=0.03)

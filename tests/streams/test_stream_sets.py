@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shoal.streams.plans import CONTROLLER, BoxPlan, RingPlan, Wiring
+from shoal.api.experiment import Experiment
+from shoal.api.program import CONTROLLER, MailboxStream, Process, Program, RingStream
 from shoal.streams.primitives import Ring
 from shoal.streams.sample import NOTHING
 from shoal.streams.shared_streams import AttachedStreams, SharedStreams
@@ -16,9 +17,16 @@ from shoal.testing.transport import LAYOUT
 from tests.streams.shm_child import child, obey, result
 
 COUNT, HELD = 100, 3
-WIRING = Wiring(
-    rings={"orders": RingPlan(LAYOUT, 4, CONTROLLER, "reader"), "heard": RingPlan(LAYOUT, 4, "reader", CONTROLLER)},
-    boxes={"word": BoxPlan(8, 1, ("reader",))},
+PROGRAM = Program(
+    Experiment.parse({"env": {"id": "CartPole-v1"}}),
+    {},
+    "sum",
+    (Process("reader", (), {}),),
+    {
+        "orders": RingStream(LAYOUT, 4, CONTROLLER, "reader"),
+        "heard": RingStream(LAYOUT, 4, "reader", CONTROLLER),
+        "word": MailboxStream(8, 1, CONTROLLER, ("reader",)),
+    },
 )
 
 
@@ -41,7 +49,7 @@ def take(ring: Ring, timeout: float = 0.0) -> int | None:
 
 
 def test_the_controllers_ring_in_memory() -> None:
-    streams = MemoryStreams(WIRING)
+    streams = MemoryStreams(PROGRAM)
     for number in range(COUNT):
         assert post(streams.ring("orders"), number)
         assert take(streams.ring("orders")) == number
@@ -49,19 +57,19 @@ def test_the_controllers_ring_in_memory() -> None:
 
 
 def test_the_controllers_ring_in_shared_memory() -> None:
-    streams = SharedStreams(WIRING, ["reader"])
+    streams = SharedStreams(PROGRAM)
     process = AttachedStreams(streams.handles("reader"), 0)
     for number in range(COUNT):
         assert post(streams.ring("orders"), number)
         assert take(process.ring("orders"), 1.0) == number
-    assert streams.counters("orders") == (COUNT, COUNT)
+    assert streams.counters("orders") == (COUNT, COUNT, COUNT)
     assert streams.accounts() == NOTHING, "no ring here counts rows"
     streams.close()
 
 
 @pytest.mark.timeout(60)
 def test_what_the_controller_said_comes_in_order_through_the_deaths_of_its_reader() -> None:
-    streams = SharedStreams(WIRING, ["reader"])
+    streams = SharedStreams(PROGRAM)
     orders, heard, handles = streams.ring("orders"), streams.ring("heard"), streams.handles("reader").rings
     lives: list[list[int]] = []
 

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 from suites import CASES, SPACES, Case
 from torch import Tensor, nn
 
-from shoal.algorithms.actor_critic import ActorCritic
+from shoal.algorithms.actor_critic.policy import ActorCritic
 from shoal.api.policy import Decision, Policy, Request
 from shoal.base.config import Named
 from shoal.testing.check import Check, require

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from shoal.algorithms.learner import SoloLearner
 from shoal.api.algorithm import Learner, Needs, Priorities, Replay, Update
 from shoal.api.fragment import Fragment
+from shoal.api.messages import Numbers, Updated
 from shoal.base.errors import ShoalError
 from shoal.buffers.prioritised import PrioritisedReplay
 from shoal.buffers.rate import Rate
@@ -19,8 +19,9 @@ from shoal.streams.batch import AHEAD, RETURNS, BatchReader, PartWriter, lanes_o
 from shoal.streams.sample import Account, SampleReader, SampleWriter, account, fragment_layout
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing, NoWaiting
 from shoal.workers.buffer import BufferWorker
-from shoal.workers.prefetched import PrefetchedFeed
+from shoal.workers.sources import BufferSource
 from shoal.workers.trainer import TrainerWorker
+from tests.workers.said import alone, only, values
 from tests.workers.test_trainer import GROUP, Adding
 
 SHARDS, LANES, ROWS, UPDATES = 2, 2, 4, 2
@@ -44,10 +45,8 @@ class World:
         self.buffers = [self.buffer(shard) for shard in range(SHARDS)]
         reader = BatchReader(list(self.parts), list(self.returns), patience=1.0, clock=lambda: self.now)
         self.mailbox = MemoryMailbox(self.algorithm.flat.nbytes, 1)
-        self.trainer = TrainerWorker(
-            "p", self.algorithm, SoloLearner(), SampleReader([]), self.mailbox,
-            feed=PrefetchedFeed(self.replay, reader),
-        )  # fmt: skip
+        source = BufferSource(self.replay, reader)
+        self.trainer = TrainerWorker("trainer-p-0", self.algorithm, alone(self.mailbox), source)
         self.trainer.start()
         self.metrics: dict[str, float] = {}
 
@@ -76,14 +75,15 @@ class World:
     def train(self) -> int:
         """As far as it goes; how many versions it made."""
         began = self.trainer.version
-        while (report := self.trainer.poll(0.0)).worked:
-            self.metrics |= {name: metric.value for name, metric in report.metrics.items()}
+        while said := self.trainer.poll(0.0):
+            for message in said:
+                self.metrics |= values(message)
         return self.trainer.version - began
 
     def sweep(self, *shards: int, learn: bool = True) -> None:
         for shard in shards or range(SHARDS):
             self.act(shard)
-            while self.buffers[shard].poll(0.0).worked:
+            while self.buffers[shard].poll(0.0):
                 pass
         if learn:
             self.train()
@@ -157,7 +157,7 @@ def test_a_dead_shard_costs_what_it_held_and_the_others_go_on() -> None:
     assert world.algorithm.seen[-1].reward.shape == (3, 2), "a smaller batch"
     assert world.metrics["train/short_batches"] > 0
     world.act(1)
-    while world.buffers[1].poll(0.0).worked:
+    while world.buffers[1].poll(0.0):
         pass
     books = world.books()
     assert books.forgotten == lost
@@ -225,8 +225,8 @@ def test_what_is_not_finite_is_dropped_and_ends_the_run_if_it_goes_on() -> None:
     world = World()
     world.sweep()
     world.act(0, float("nan"))
-    report = world.buffers[0].poll(0.0)
-    assert report.metrics["train/dropped_not_finite"].value == ROWS
+    said = only(world.buffers[0].poll(0.0), Numbers)
+    assert said.metrics["train/dropped_not_finite"].value == ROWS
     world.act(0)
     world.buffers[0].poll(0.0)
     assert world.books().settled["not_finite"] == ROWS
@@ -248,7 +248,24 @@ def test_a_failed_update_is_undone_with_its_round() -> None:
     world.act(1)
     for buffer in world.buffers:
         buffer.poll(0.0)
-    report = world.trainer.poll(0.0)
-    assert report.metrics["train/undone_rounds"].value == 1
-    assert world.trainer.version == report.version == version + 1
+    said = only(world.trainer.poll(0.0), Updated)
+    assert said.metrics["train/undone_rounds"].value == 1
+    assert world.trainer.version == said.version == version + 1
+    assert torch.equal(world.algorithm.flat.block, published)
+
+
+def test_a_round_that_fails_is_undone_from_its_first_batch_on() -> None:
+    """Two batches are a version: where the second cannot be learned from, what was learned from the first is gone too."""
+    world = World()
+    world.act(0)
+    world.act(1)
+    for buffer in world.buffers:
+        buffer.poll(0.0)
+    published = world.algorithm.flat.block.clone()
+    assert world.mailbox.read(world.trainer.version, published.numpy())
+    assert world.trainer.poll(0.0) == [Numbers()], "one batch is no version yet"
+    assert not torch.equal(world.algorithm.flat.block, published)
+    world.algorithm.fail = True
+    said = only(world.trainer.poll(0.0), Updated)
+    assert (said.version, said.metrics["train/undone_rounds"].value) == (1, 1)
     assert torch.equal(world.algorithm.flat.block, published)

@@ -10,32 +10,21 @@ import pytest
 
 from shoal.api.env import Episode
 from shoal.api.experiment import Experiment
+from shoal.api.messages import Episodes, Updated
 from shoal.api.metric import Last
-from shoal.api.worker import Report
 from shoal.streams.control import ControlEnd, parse
 from shoal.streams.sample import Account
-from shoal.workers.controller import Controller
+from shoal.workers.controller import Controller, WriteRow
 
 
-class Around:
-    """Nothing around the controller, but an empty book."""
-
-    def accounts(self) -> Account:
-        return Account(0, {"inserted": 0}, 0)
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
-
-
-class Rows:
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-
-    def write(self, row: dict[str, Any]) -> None:
-        self.rows.append({name: value for name, value in row.items() if name.startswith("rollout/")})
-
-    def close(self) -> None:
-        return
+def written(controller: Controller) -> list[dict[str, Any]]:
+    """The rows that are due; the account is empty."""
+    rows = []
+    while controller.todo:
+        if isinstance(controller.todo.popleft(), WriteRow):
+            row = controller.row(Account(0, {"inserted": 0}, 0))
+            rows.append({name: value for name, value in row.items() if name.startswith("rollout/")})
+    return rows
 
 
 def episode(producer: int, round_: int, number: int) -> Episode:
@@ -47,19 +36,19 @@ def episode(producer: int, round_: int, number: int) -> Episode:
 def rows(exact: bool, seed: int) -> list[dict[str, Any]]:
     """Three Envs, each at a pace of its own, up to two rounds ahead of the update."""
     experiment = Experiment.parse({"env": {"id": "CartPole-v1"}, "name": "x", "placement": {"exact": exact}})
-    sink, chance = Rows(), random.Random(seed)
-    controller = Controller(experiment, ["agent"], sink, Around())  # type: ignore[arg-type]
+    chance, controller, found = random.Random(seed), Controller(experiment, ["agent"]), []
     done = [0, 0, 0]
     for version in range(1, 6):
         while min(done) < version or chance.random() < 0.5:
             producer = chance.choice([p for p in range(3) if done[p] < version + 2])
             for number in range(30):
-                controller.receive(Report(True, episodes=[episode(producer, done[producer], number)]))
+                controller.receive(Episodes(1, episodes=[episode(producer, done[producer], number)]))
             done[producer] += 1
             if min(done) == version + 2:
                 break
-        controller.receive(Report(True, policy="agent", version=version))
-    return sink.rows
+        controller.receive(Updated("agent", version, 0, version))
+        found += written(controller)
+    return found
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -77,9 +66,9 @@ def test_what_belongs_to_an_episode_is_sent_with_it() -> None:
     class Line:
         send_bytes = staticmethod(sent.append)
 
-    ControlEnd(Line()).report(Report(True, 5, {3: 7, 4: 8}, [episode(3, 6, 0)]))  # type: ignore[arg-type]
+    ControlEnd(Line()).send(Episodes(5, {3: {"a": 7}, 4: {"a": 8}}, [episode(3, 6, 0)]))  # type: ignore[arg-type]
     heard = parse(sent[0])
-    assert isinstance(heard, Report)
-    assert heard.rounds == {3: 7, 4: 8}
+    assert isinstance(heard, Episodes)
+    assert (heard.steps, heard.rounds) == (5, {3: {"a": 7}, 4: {"a": 8}})
     (ended,) = heard.episodes
     assert (ended.producer, ended.round, ended.told) == (3, 6, {"rollout/arm": Last(63.0)})

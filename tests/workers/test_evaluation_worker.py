@@ -2,86 +2,116 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
-import torch
 
+from shoal.api.env import Env
 from shoal.api.evaluation import Evaluation
 from shoal.api.experiment import EvaluationConfig, StopConfig
+from shoal.api.messages import Evaluated, Evaluating, Numbers
+from shoal.api.orders import Evaluate, SetStage
 from shoal.base.seeding import Noise
-from shoal.checkpoints.checkpoint import Checkpoint
-from shoal.checkpoints.store import CheckpointStore
 from shoal.envs.gymnasium_loop import GymnasiumLoop
 from shoal.evaluation.evaluator import Evaluator
 from shoal.rollout.players import FixedInference, RandomPolicy
 from shoal.rollout.seat import Seat
 from shoal.streams.transports.memory import MemoryMailbox, NoWaiting
-from shoal.workers.evaluation import STEPS_PER_POLL, EvaluationWorker, Rules
+from shoal.workers.evaluation import STEPS_PER_POLL, EvaluationWorker, Rules, Weights
 from tests.envs.sample_worlds import Counting
+from tests.workers.said import only
+
+NBYTES = 8
+
+
+class Staged(GymnasiumLoop):
+    """Environments that note which stage they are put into."""
+
+    def __init__(self, worlds: list[Any]) -> None:
+        super().__init__(worlds, "counting")
+        self.stages: list[int] = []
+
+    def enter(self, stage: int) -> None:
+        self.stages.append(stage)
 
 
 class Desk:
     """A worker, and what a run would do with it."""
 
-    def __init__(self, folder: Path, *, judged: int = -1, length: int = 3, **stop: Any) -> None:
-        self.store = CheckpointStore(folder, keep=1)
-        self.orders = MemoryMailbox(1, 1)
+    def __init__(self, *, evaluated: int = -1, length: int = 3, last_stage: int = 0, **stop: Any) -> None:
+        self.arriving = MemoryMailbox(NBYTES, 2)
+        plan: Any = SimpleNamespace(algorithm=SimpleNamespace(flat=SimpleNamespace(nbytes=NBYTES)))
+        self.weights = Weights({"agent": self.arriving}, {"agent": plan})
         self.seated: list[int] = []
         self.worlds = [Counting(length) for _ in range(2)]
-        self.env = GymnasiumLoop(list(self.worlds), "counting")
-        rules = Rules(EvaluationConfig(every=1.0, episodes=4), StopConfig(**stop), seed=1, timeout=60.0)
+        self.env: Any = Staged(list(self.worlds))
+        config = EvaluationConfig(every=1.0, episodes=4)
+        rules = Rules(config, StopConfig(**stop), seed=1, timeout=60.0, last_stage=last_stage)
         self.worker = EvaluationWorker(
-            "evaluation-0",
-            self.env,
-            self.orders,
-            CheckpointStore(folder),
-            self._judge,
-            rules,
-            NoWaiting(),
-            judged=judged,
+            "evaluation", self.env, self.weights, self._seat, rules, NoWaiting(), evaluated=evaluated
         )
 
-    def _judge(self, found: Checkpoint) -> Evaluator:
-        self.seated.append(int(found.tensors["agent/version"]))
-        policy = RandomPolicy(self.env.groups["agent"])
+    @property
+    def held(self) -> int:
+        """The number in the parameters that the worker has now."""
+        block, box = np.zeros(NBYTES, np.uint8), self.weights.held["agent"]
+        assert box.read(box.latest(), block)
+        return int(block[0])
+
+    def _seat(self, env: Env) -> Evaluator:
+        self.seated.append(self.held)
+        policy = RandomPolicy(env.groups["agent"])
         seat = Seat("agent", "agent", FixedInference(policy, explore=True), Noise(1, "x", np.arange(2), 1), None)
-        return Evaluator(self.env, [seat], judged=["agent"])
+        return Evaluator(env, [seat], scored=["agent"])
 
-    def save(self, version: int, *, order: bool = True) -> None:
-        self.store.save(version, {"agent/version": torch.tensor(version)}, {"steps": 10 * version})
+    def save(self, version: int, *, order: bool = True, stage: int = 0) -> None:
+        """Its parameters are its number."""
+        self.arriving.publish(version, np.full(NBYTES, version, np.uint8))
         if order:
-            self.orders.publish(version, np.zeros(1, np.uint8))
+            self.order(version, stage)
 
-    def begin(self) -> int | None:
-        report = self.worker.poll(0.0)
-        assert report.evaluation is None
-        return report.evaluating
+    def order(self, version: int, stage: int = 0) -> None:
+        assert self.worker.handle(Evaluate(version, 10 * version, stage)) == []
 
-    def finish(self) -> Evaluation:
-        for _ in range(100):
-            if (report := self.worker.poll(0.0)).evaluation is not None:
-                return report.evaluation
+    def begin(self) -> int:
+        return only(self.worker.poll(0.0), Evaluating).version
+
+    def finish(self, polls: int = 100) -> Evaluation:
+        for _ in range(polls):
+            (message,) = self.worker.poll(0.0)
+            if isinstance(message, Evaluated):
+                return message.evaluation
+            assert message == Numbers()
         raise AssertionError("it does not come to an end")
 
 
-def test_it_waits_for_orders_not_for_checkpoints(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert not desk.worker.poll(0.0).worked
+def test_it_waits_for_orders_not_for_parameters() -> None:
+    desk = Desk()
+    assert desk.worker.poll(0.0) == []
     desk.save(1, order=False)
-    assert not desk.worker.poll(0.0).worked
+    assert desk.worker.poll(0.0) == []
+    assert desk.worker.handle(SetStage(3)) == []
+    assert desk.worker.poll(0.0) == [], "that was no order of this kind"
     desk.save(2)
     assert desk.begin() == 2
-    judged = desk.finish()
-    assert (judged.version, judged.steps, judged.scores.lengths) == (2, 20, [3, 3, 3, 3])
-    assert judged.confirmation is None
-    assert not desk.worker.poll(0.0).worked
+    evaluation = desk.finish()
+    assert (evaluation.version, evaluation.steps, evaluation.scores.lengths) == (2, 20, [3, 3, 3, 3])
+    assert evaluation.confirmation is None
+    assert desk.worker.poll(0.0) == []
 
 
-def test_what_comes_meanwhile_waits_and_the_newest_is_next(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+def test_an_order_waits_for_its_parameters() -> None:
+    desk = Desk()
+    desk.save(1, order=False)
+    desk.order(2)
+    assert desk.worker.poll(0.0) == []
+    desk.save(2, order=False)
+    assert desk.begin() == 2
+
+
+def test_what_comes_meanwhile_waits_and_the_newest_is_next() -> None:
+    desk = Desk()
     desk.save(1)
     assert desk.begin() == 1
     desk.save(2)
@@ -92,16 +122,16 @@ def test_what_comes_meanwhile_waits_and_the_newest_is_next(tmp_path: Path) -> No
     assert desk.seated == [1, 3]
 
 
-def test_a_poll_is_short(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, length=1000)
+def test_a_poll_is_short() -> None:
+    desk = Desk(length=1000)
     desk.save(1)
     desk.begin()
     desk.worker.poll(0.0)
     assert len(desk.worlds[0].actions) == STEPS_PER_POLL
 
 
-def test_equal_versions_are_judged_alike_whatever_was_judged_before(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+def test_equal_versions_are_evaluated_alike_whatever_was_evaluated_before() -> None:
+    desk = Desk()
     desk.save(4)
     desk.begin()
     desk.finish()
@@ -110,62 +140,70 @@ def test_equal_versions_are_judged_alike_whatever_was_judged_before(tmp_path: Pa
     desk.begin()
     desk.finish()
     assert [world.seeds[-3:-1] for world in desk.worlds] != seeds, "other versions have other seeds"
-    again = Desk(tmp_path, judged=4)
-    assert not again.worker.poll(0.0).worked
+    again = Desk(evaluated=4)
+    again.save(4)
+    assert again.worker.poll(0.0) == [], "an earlier life did"
     again.save(5)
     again.begin()
     again.finish()
     assert [world.seeds for world in again.worlds] == [world.seeds[3:] for world in desk.worlds]
 
 
-def test_what_is_judged_is_not_removed(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)  # keeps one
+def test_what_is_evaluated_stays_as_it_is_while_newer_parameters_arrive() -> None:
+    desk = Desk(length=1000)  # two versions have a place on their way
     desk.save(1)
     desk.begin()
-    desk.save(2)
-    assert desk.store.versions() == [1, 2]
-    desk.finish()
-    desk.begin()
-    desk.save(3)
-    assert desk.store.versions() == [1, 2, 3], "the score of the first may not have been heard"
-    desk.finish()
-    desk.begin()
-    desk.save(4)
-    assert desk.store.versions() == [2, 3, 4]
-    desk.worker.close()
-    desk.save(5)
-    assert desk.store.versions() == [5]
+    for version in (2, 3, 4):
+        desk.save(version)
+        desk.worker.poll(0.0)
+        assert desk.held == 1
+    assert desk.finish(1000).version == 1
+    assert desk.begin() == 4
+    assert desk.held == 4
 
 
-def test_a_version_that_is_gone_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk(tmp_path)
+def test_a_version_that_is_gone_is_passed_over() -> None:
+    desk = Desk()
     desk.save(1)
     desk.save(2, order=False)
-    assert desk.store.versions() == [2]
-    report = desk.worker.poll(0.0)
-    assert (report.worked, report.evaluating) == (True, None)
-    assert "version 1 is not judged: there is no checkpoint 1" in caplog.text
-    assert not desk.worker.poll(0.0).worked
-    desk.save(3)
-    assert desk.begin() == 3
+    desk.save(3, order=False)
+    assert not desk.arriving.read(1, np.zeros(NBYTES, np.uint8))
+    assert desk.worker.poll(0.0) == [Numbers()]
+    assert desk.seated == []
+    assert desk.worker.poll(0.0) == []
+    desk.save(4)
+    assert desk.begin() == 4
 
 
-def test_a_goal_is_confirmed_by_the_same_version_on_fresh_seeds(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, return_=6.0, episodes=5)  # 1 + 2 + 3
+def test_environments_are_in_the_stage_of_the_version() -> None:
+    desk = Desk(last_stage=2, return_=6.0, episodes=5)
+    desk.save(1, stage=1)
+    desk.begin()
+    first = desk.finish()
+    desk.save(2, stage=2)
+    desk.begin()
+    second = desk.finish()
+    assert desk.env.stages == [1, 2]
+    assert (first.stage, second.stage) == (1, 2)
+    assert (first.confirmation is None, second.confirmation is None) == (True, False), "the goal is that of the last"
+
+
+def test_a_goal_is_confirmed_by_the_same_version_on_fresh_seeds() -> None:
+    desk = Desk(return_=6.0, episodes=5)  # 1 + 2 + 3
     desk.save(1)
     desk.begin()
     desk.save(2)
-    judged = desk.finish()
-    assert judged.version == 1
-    assert judged.confirmation is not None
-    assert (len(judged.scores.returns), len(judged.confirmation.returns)) == (4, 5)
+    evaluation = desk.finish()
+    assert evaluation.version == 1
+    assert evaluation.confirmation is not None
+    assert (len(evaluation.scores.returns), len(evaluation.confirmation.returns)) == (4, 5)
     assert desk.seated == [1]
     seeds = desk.worlds[0].seeds
     assert len(seeds) == len(set(seeds))
 
 
-def test_a_goal_that_is_not_reached_is_not_confirmed(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, return_=6.1)
+def test_a_goal_that_is_not_reached_is_not_confirmed() -> None:
+    desk = Desk(return_=6.1)
     desk.save(1)
     desk.begin()
     assert desk.finish().confirmation is None

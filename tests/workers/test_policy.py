@@ -9,6 +9,7 @@ from gymnasium import spaces
 from torch import nn
 
 from shoal.api.env import AgentGroup
+from shoal.api.messages import Numbers
 from shoal.api.metric import Mean
 from shoal.api.policy import Decision, Policy, Request
 from shoal.base.faults import Faults, parse_faults
@@ -17,7 +18,8 @@ from shoal.streams.inference import Ask
 from shoal.streams.inference_rings import SLOTS, AskLine, RingInference, inference_layouts
 from shoal.streams.parameter import ParameterReader
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing, NoWaiting
-from shoal.workers.policy import PolicyWorker, joined
+from shoal.workers.policy import PolicyWorker, PolicyWorkerSpec, joined
+from tests.workers.said import only
 
 GROUP = AgentGroup(("a",), spaces.Box(-9, 9, (1,), np.float32), spaces.Box(-9, 9, (), np.float32))
 LANES = 3
@@ -56,7 +58,7 @@ class World:
         self.rings = [(MemoryRing(ask, SLOTS), MemoryRing(answer, SLOTS)) for _ in range(clients)]
         self.clients = [RingInference(*pair) for pair in self.rings]
         reader = ParameterReader(self.box, flat, max_lag=max_lag, exact=exact)
-        orders = Faults(parse_faults(faults), "policy", "policy-agent-0")
+        orders = Faults(parse_faults(faults, {"policy": PolicyWorkerSpec.events}), "policy", "policy-agent-0")
         lines = [AskLine(*pair) for pair in self.rings]
         self.worker = PolicyWorker("policy-agent-0", self.policy, reader, lines, NoWaiting(), faults=orders)
 
@@ -78,11 +80,10 @@ class World:
         return float(answer.action[0]), answer.version
 
 
-def test_an_idle_worker_reports_nothing() -> None:
+def test_an_idle_worker_says_nothing() -> None:
     world = World(2)
     world.publish(0)
-    report = world.worker.poll(0.0)
-    assert (report.worked, report.metrics) == (False, {})
+    assert world.worker.poll(0.0) == []
 
 
 def test_whatever_waits_is_one_forward() -> None:
@@ -91,12 +92,11 @@ def test_whatever_waits_is_one_forward() -> None:
     world.publish(1)
     for client, number in ((2, 3.0), (0, 1.0)):
         world.ask(client, number, round_=1)
-    report = world.worker.poll(0.0)
-    assert report.worked
-    assert report.metrics["inference/batch"] == Mean(2 * LANES)
+    said = only(world.worker.poll(0.0), Numbers)
+    assert said.metrics["inference/batch"] == Mean(2 * LANES)
     assert world.policy.forwards == [16]  # padded
     assert [world.heard(client) for client in range(3)] == [(10.0, 1), None, (30.0, 1)]
-    assert not world.worker.poll(0.0).worked
+    assert world.worker.poll(0.0) == []
 
 
 def test_nobody_waits_for_company() -> None:
@@ -104,7 +104,7 @@ def test_nobody_waits_for_company() -> None:
     world.publish(0)
     for number in range(1, 6):
         world.ask(0, number)
-        assert world.worker.poll(0.0).metrics["inference/batch"] == Mean(LANES)
+        assert only(world.worker.poll(0.0), Numbers).metrics["inference/batch"] == Mean(LANES)
         assert world.heard(0) == (0.0, 0)
 
 
@@ -115,12 +115,12 @@ def test_rounds_of_different_actors_have_their_own_versions() -> None:
     world.ask(0, 1.0, round_=2)
     world.ask(1, 1.0, round_=1)
     world.ask(2, 1.0, round_=3)  # version 2 is not there yet
-    assert world.worker.poll(0.0).metrics["inference/batch"] == Mean(2 * LANES)
+    assert only(world.worker.poll(0.0), Numbers).metrics["inference/batch"] == Mean(2 * LANES)
     assert len(world.policy.forwards) == 2
     assert [world.heard(client) for client in range(3)] == [(10.0, 1), (0.0, 0), None]
-    assert not world.worker.poll(0.0).worked
+    assert world.worker.poll(0.0) == []
     world.publish(2)
-    assert world.worker.poll(0.0).worked
+    assert world.worker.poll(0.0)
     assert world.heard(2) == (20.0, 2)
 
 
@@ -129,26 +129,26 @@ def test_a_round_whose_version_is_gone_is_answered_all_the_same() -> None:
     world = World(2)
     world.publish(0)
     world.ask(1, 1.0, round_=0)
-    assert world.worker.poll(0.0).worked
+    assert world.worker.poll(0.0)
     assert world.heard(1) == (0.0, 0)
     world.publish(1)
     world.ask(0, 1.0, round_=1)
-    assert world.worker.poll(0.0).worked
+    assert world.worker.poll(0.0)
     world.ask(1, 1.0, round_=0)
-    assert world.worker.poll(0.0).worked
+    assert world.worker.poll(0.0)
     assert [world.heard(client) for client in range(2)] == [(10.0, 1), (10.0, 1)]
 
 
 def test_the_newest_version_decides_where_runs_need_not_be_exact() -> None:
     world = World(2, exact=False, max_lag=1)
     world.ask(0, 1.0)
-    assert not world.worker.poll(0.0).worked
+    assert world.worker.poll(0.0) == []
     world.publish(4)
-    assert world.worker.poll(0.0).worked
+    assert world.worker.poll(0.0)
     assert world.heard(0) == (40.0, 4)
     world.publish(5)
     world.ask(1, 1.0, round_=99)
-    assert world.worker.poll(0.0).worked
+    assert world.worker.poll(0.0)
     assert world.heard(1) == (50.0, 5)
 
 
@@ -156,7 +156,7 @@ def test_faults_count_batches() -> None:
     world = World(1, faults="policy@batch=2:raise")
     world.publish(0)
     world.ask(0, 1.0)
-    assert world.worker.poll(0.0).worked
+    assert world.worker.poll(0.0)
     assert world.heard(0) is not None
     world.ask(0, 1.0)
     with pytest.raises(RuntimeError, match="ordered by SHOAL_FAULT"):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from shoal.api.algorithm import NonFiniteError
 from shoal.models.layers import Dense, orthogonal
 from shoal.models.normaliser import Moments
 
@@ -53,9 +54,15 @@ class Surprise(nn.Module):
 
     @torch.no_grad()
     def update_inputs(self, seen: Tensor, mean: Callable[[Tensor], Tensor]) -> None:
-        """Take some rows of `[n, width]` into the statistics of the input. `mean`: over the replicas of the trainer."""
+        """Take some rows of `[n, width]` into the statistics of the input. `mean`: over the replicas of the trainer.
+
+        Raises NonFiniteError, on all replicas alike, if a row was NaN or infinite; nothing is merged then.
+        """
         some = seen[::EVERY]
-        self.moments.merge(mean(self.moments.sums(some, torch.ones(len(some), dtype=torch.bool))))
+        sums = mean(self.moments.sums(some, torch.ones(len(some), dtype=torch.bool)))
+        if not sums.isfinite().all():
+            raise NonFiniteError("observation: a value is NaN or infinite")
+        self.moments.merge(sums)
 
     @torch.no_grad()
     def update_errors(self, errors: Tensor, mean: Callable[[Tensor], Tensor]) -> None:
@@ -64,6 +71,8 @@ class Surprise(nn.Module):
         count, total, squares = mean(
             torch.stack([torch.tensor(float(len(errors))).double(), errors.sum(), errors.square().sum()])
         )
+        if not total.isfinite():
+            raise NonFiniteError("the error of the prediction that novelty is made of is NaN or infinite")
         if not count:
             return
         self.updates += 1

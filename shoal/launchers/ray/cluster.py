@@ -13,10 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from shoal.api.experiment import ClusterConfig, Experiment, ResourcesConfig
+from shoal.api.experiment import Experiment
+from shoal.api.program import Program
 from shoal.base.errors import InputError, ShoalError
-from shoal.program.hosts import Host, hosts_of
-from shoal.program.program import Program, expand
+from shoal.program.expand import expand
+from shoal.workers.replica_sync import sync_class
 
 NAMESPACE = "shoal"
 HEAD = "node:__internal_head__"
@@ -118,31 +119,14 @@ def _no_ray(address: str | None, error: Exception) -> str:
 
 def check_shape(program: Program) -> None:
     """What machines cannot do for each other is an error before anything is started."""
-    if program.hogwild:
+    if program.trainers > 1 and sync_class(program).one_machine:
         raise InputError(
-            "placement.agree = 'hogwild' shares memory, which machines cannot: use allreduce, or --on local"
-        )
-    if program.buffers:
-        raise InputError(
-            f"placement.buffers = {program.buffers}: buffer workers share memory with their trainer; use 0, or --on local"
-        )
-    if program.experiment.evaluation is not None:
-        raise InputError(
-            "evaluation: its worker reads the checkpoints in the run's folder, which machines need not share: leave it out and "
-            "call `shoal evaluate RUN` beside the run, or use --on local"
+            "placement.agree = 'hogwild' shares memory, which machines cannot: use allreduce or average, or --on local"
         )
     if program.exact and program.experiment.placement.cluster.weights == "fp16":
         raise InputError(
             "placement.cluster.weights = 'fp16' is not exact: use fp32, or placement.exact = false with a lag"
         )
-
-
-def bundle(host: Host, config: ClusterConfig) -> dict[str, float]:
-    """What Ray reserves for one host."""
-    kind = "trainer" if host.has("trainer") else host.jobs[0].kind
-    asked: ResourcesConfig = getattr(config, kind)
-    named = {"CPU": asked.cpus, "GPU": asked.gpus, "memory": float(asked.memory), **asked.custom}
-    return {name: amount for name, amount in named.items() if amount} or {"CPU": 0.001}
 
 
 def actor_options(reserved: dict[str, float]) -> dict[str, Any]:
@@ -154,11 +138,6 @@ def actor_options(reserved: dict[str, float]) -> dict[str, Any]:
         "memory": reserved.get("memory") or None,
         "resources": rest or None,
     }
-
-
-def demand(program: Program) -> list[tuple[Host, dict[str, float]]]:
-    """Every host, and what it asks for."""
-    return [(host, bundle(host, program.experiment.placement.cluster)) for host in hosts_of(program)]
 
 
 # ---------------------------------------------------------------- what fits
@@ -175,7 +154,7 @@ class Machine:
 
 @dataclass
 class Fit:
-    """Which host would go where, and which finds no place, with the reason."""
+    """Which process would go where, and which finds no place, with the reason."""
 
     places: dict[str, str]
     homeless: dict[str, str]
@@ -203,20 +182,21 @@ def machines() -> list[Machine]:
 
 
 def fit(program: Program, found: list[Machine]) -> Fit:
-    """Try to place every host, largest first; packed or spread as the experiment asks."""
+    """Try to place every process, largest first; packed or spread as the experiment asks."""
     config = program.experiment.placement.cluster
     usable = [machine for machine in found if config.head or not machine.head]
     result = Fit({}, {})
     count = {id(machine): 0 for machine in usable}
-    for host, asked in sorted(demand(program), key=lambda pair: -sum(pair[1].values())):
+    for process in sorted(program.processes, key=lambda process: -sum(process.resources.values())):
+        asked = process.resources
         able = [m for m in usable if all(m.free.get(name, 0) >= amount for name, amount in asked.items())]
         if not able:
-            if needed(program, host):
-                result.homeless[host.name] = _why(asked, usable)
+            if process.needed:
+                result.homeless[process.name] = _why(asked, usable)
             continue
         chosen = min(able, key=lambda m: count[id(m)] if config.strategy == "spread" else -count[id(m)])
         count[id(chosen)] += 1
-        result.places[host.name] = chosen.name
+        result.places[process.name] = chosen.name
         for name, amount in asked.items():
             chosen.free[name] -= amount
     return result
@@ -236,12 +216,12 @@ def _why(asked: dict[str, float], usable: list[Machine]) -> str:
 
 
 def reserve(program: Program, run: str) -> Any:
-    """A placement group with a bundle per host; what is not there after `placement.cluster.wait` is an error that says why."""
+    """A placement group with a bundle per process; what is not there after `placement.cluster.wait` is an error that says why."""
     import ray
     from ray.util import placement_group, remove_placement_group
 
     config = program.experiment.placement.cluster
-    bundles = [asked for host, asked in demand(program) if needed(program, host)]
+    bundles = [process.resources for process in program.processes if process.needed]
     away_from_head = [labels(program)] * len(bundles) if labels(program) else None
     group = placement_group(
         bundles,
@@ -257,11 +237,6 @@ def reserve(program: Program, run: str) -> Any:
             + "; ".join(fit(program, machines()).lines())
         )
     return group
-
-
-def needed(program: Program, host: Host) -> bool:
-    """The run does not go on without it. Others come and go with the machines."""
-    return not all(job.kind == "actor" and job.number >= program.fewest_actors for job in host.jobs)
 
 
 def labels(program: Program) -> dict[str, str]:
@@ -286,13 +261,14 @@ def fill_placement(experiment: Experiment, cpus: float) -> Experiment:
 
 
 def plan_fit(experiment: Experiment, address: str | None) -> tuple[Experiment, Fit]:
-    """The experiment with its shape filled in, and which host would go where: on the Ray at `address`, or on one of our own."""
+    """The experiment with its shape filled in, and which process would go where: on the Ray at `address`, or on one of our own."""
     if address is None:
         experiment = fill_placement(experiment, os.cpu_count() or 1)
         program = expand(experiment, exact=False)
         check_shape(program)
         free: dict[str, float] = {}
-        for _, asked in demand(program):
+        for process in program.processes:
+            asked = process.resources
             free = {name: free.get(name, 0) + asked.get(name, 0) for name in {*free, *asked}}
         free |= {name: 0.0 for name in free if name not in ("CPU", "memory")}
         return experiment, fit(program, [Machine("this machine", True, free)])

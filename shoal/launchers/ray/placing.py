@@ -20,17 +20,17 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
 from ray.util import placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from shoal.api.worker import Report
+from shoal.api.messages import Message
+from shoal.api.program import Process
 from shoal.base.errors import ShoalError
-from shoal.launchers.links import Death, Link, last_words, worker_lines
-from shoal.launchers.ray.host import RayHost
+from shoal.launchers.links import Death, Link, failure_reason, worker_lines
+from shoal.launchers.ray.process import RayProcess
 from shoal.monitoring.logs import LOG
-from shoal.program.build import Life
-from shoal.program.hosts import Host
-from shoal.streams.control import STOP, Failure, parse
+from shoal.streams.control import Failure, parse
 from shoal.streams.transports.ray.messages import Away, Said
+from shoal.workers.context import Life
 
-LAST_WORDS = 2.0
+ENDING = 2.0
 """Seconds in which a dead host's last report may still arrive."""
 PATIENCE = 5.0
 """Seconds a host has to stop before it is killed."""
@@ -51,7 +51,7 @@ class RayLink(Link):
     """The machine it lives on; empty: it has no place yet."""
     machine: str = ""
     """Its address."""
-    process: int = 0
+    running: int = 0
     work: Any = None
     """What `serve` will return."""
     asked: Any = None
@@ -66,7 +66,7 @@ class RayLink(Link):
 
     @property
     def pid(self) -> int | None:
-        return self.process
+        return self.running
 
 
 class RaySupervisor:
@@ -85,15 +85,15 @@ class RaySupervisor:
         self._watch = threading.Thread(target=self._watch_refs, name="watch", daemon=True)
         self._watch.start()
 
-    def start(self, host: Host, number: int, life: Life, options: dict[str, Any], *, needed: bool) -> None:
+    def start(self, process: Process, number: int, life: Life, options: dict[str, Any]) -> None:
         """Let Ray look for a place: in the group, or, for a host that is not needed, wherever there is room some day."""
-        if needed:
+        if process.needed:
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
                 self._group, placement_group_bundle_index=sum(link.needed for link in self.links)
             )
-        name = f"{self._run}/{host.name}"
-        actor = ray.remote(RayHost).options(name=name, max_restarts=-1, max_task_retries=0, **options)
-        link = RayLink(host, number, life, actor.remote(), needed=needed)
+        name = f"{self._run}/{process.name}"
+        actor = ray.remote(RayProcess).options(name=name, max_restarts=-1, max_task_retries=0, **options)
+        link = RayLink(process, number, life, actor.remote(), needed=process.needed)
         self.links.append(link)
         self._ask(link)
 
@@ -109,11 +109,11 @@ class RaySupervisor:
 
     def restart(self, link: RayLink, life: Life) -> None:
         """Give a buried host a new life; Ray finds the place."""
-        link.life, link.buried = life, False
+        link.life, link.reaped = life, False
         self._ask(link)
 
     def _ask(self, link: RayLink) -> None:
-        link.node, link.process, link.work, link.ended, link.away = "", 0, None, "", 0.0
+        link.node, link.running, link.work, link.ended, link.away = "", 0, None, "", 0.0
         link.since = time.monotonic()
         link.asked = link.handle.where.remote()
 
@@ -138,7 +138,7 @@ class RaySupervisor:
         except BlockingIOError:
             return
 
-    def heard(self) -> Iterator[tuple[RayLink, Report]]:
+    def heard(self) -> Iterator[tuple[RayLink, Message]]:
         """All that was said since. Hosts that found a place are set to work."""
         self._take_news(begin=True)
         while not self._said.empty():
@@ -151,8 +151,8 @@ class RaySupervisor:
                     continue
                 if isinstance(said, Failure):
                     link.failed(said)
-                elif isinstance(said, Report):
-                    link.time.add(said.metrics)
+                else:
+                    link.time.add(getattr(said, "metrics", {}))
                     yield link, said
 
     def _note_away(self, away: dict[int, float]) -> None:
@@ -187,12 +187,12 @@ class RaySupervisor:
             except ActorDiedError as error:
                 self._lost(link, ref, str(error))
             except RayError as error:
-                raise ShoalError(f"{link.host.name}: {' '.join(str(error).split())}") from error
+                raise ShoalError(f"{link.name}: {' '.join(str(error).split())}") from error
             else:
                 if found is None:
                     link.ended, link.since = link.ended or "ended before its time", time.monotonic()
                 else:
-                    link.node, link.process = found
+                    link.node, link.running = found
                     if begin:
                         self._place(link)
         self._look_for_the_unplaced()
@@ -201,12 +201,12 @@ class RaySupervisor:
         """Its process is gone, or was when it was asked for its place: then it is asked again."""
         if link.node:
             link.ended, link.since = f"ended: {_first_line(cause)}", time.monotonic()
-        LOG.info("%s: %s", link.host.name, _first_line(cause))
+        LOG.info("%s: %s", link.name, _first_line(cause))
 
     def _look_for_the_unplaced(self) -> None:
         now = time.monotonic()
         for link in self.links:
-            if link.node or link.buried:
+            if link.node or link.reaped:
                 continue
             if link.needed and now - link.since > self._patience:
                 self._see_why(link, now - link.since)
@@ -227,29 +227,27 @@ class RaySupervisor:
         """A process takes its time to start; but for one that found no room nobody waits longer than was said."""
         if placement_group_table(self._group)["state"] != "CREATED":
             raise ShoalError(
-                f"{link.host.name} found no place within placement.cluster.wait = {self._patience:g} s: "
+                f"{link.name} found no place within placement.cluster.wait = {self._patience:g} s: "
                 "add a machine or ask for less (`shoal plan --on ray` shows what fits), then go on with --resume"
             )
         if seconds > self._patience + STARTING:
-            raise ShoalError(
-                f"{link.host.name} has its place and did not start within {seconds:.0f} s: see Ray's own logs"
-            )
+            raise ShoalError(f"{link.name} has its place and did not start within {seconds:.0f} s: see Ray's own logs")
 
     def deaths(self, patience: float) -> Iterator[Death]:
         """Who is dead, or is killed now because a step of its worlds takes longer than `patience`."""
         for link in self.links:
             if link.failure is not None:
-                yield Death(link, last_words(link.failure), link.life)
+                yield Death(link, failure_reason(link.failure), link.life)
             elif link.ended and time.monotonic() - link.since > self._grace(link):
-                yield Death(link, f"{link.host.name} {link.ended}", link.life)
+                yield Death(link, f"{link.name} {link.ended}", link.life)
             elif link.away > patience:
                 self.kill(link)
-                cause = f"{link.host.name} was killed: a step took longer than env.timeout = {patience:g} s"
+                cause = f"{link.name} was killed: a step took longer than env.timeout = {patience:g} s"
                 yield Death(link, cause, link.life)
 
     def _grace(self, link: RayLink) -> float:
         """A process that ended by itself has said why, if it could: that may take another way, and longer."""
-        return LAST_WORDS if "exit code 1" in link.ended else 0.0
+        return ENDING if "exit code 1" in link.ended else 0.0
 
     def away(self, link: RayLink) -> float:
         """Seconds that a host has been at its worlds without coming back."""
@@ -261,28 +259,25 @@ class RaySupervisor:
         """End a host's process at once; Ray starts the next."""
         ray.kill(link.handle, no_restart=False)
 
-    def bury(self, link: RayLink) -> None:
+    def reap(self, link: RayLink) -> None:
         """Its process is dead, or is made so: one that failed may take its time."""
         if link.failure is not None and not link.ended:
-            deadline = time.monotonic() + LAST_WORDS
+            deadline = time.monotonic() + ENDING
             while not link.ended and time.monotonic() < deadline:
                 self.wait(0.05)
                 self._take_news(begin=False)
             if not link.ended:
                 self.kill(link)
-        link.failure, link.buried = None, True
+        link.failure, link.reaped = None, True
 
     def workers(self) -> list[dict[str, Any]]:
         """A line per worker, for people, with the machine that it lives on."""
-        links = {job.name: link for link in self.links for job in link.host.jobs}
+        links = {spec.name: link for link in self.links for spec in link.process.workers}
         lines = [{**line, "node": links[line["name"]].machine} for line in worker_lines(self.links)]
         return [line if links[line["name"]].node else {**line, "state": "waits for a place"} for line in lines]
 
-    def stop(self, order: Callable[[RayLink, str], None]) -> None:
-        """Tell all to stop, then see to it."""
-        for link in self.links:
-            if link.node:
-                order(link, STOP)
+    def stop(self) -> None:
+        """All were told to stop: see to it."""
         deadline = time.monotonic() + PATIENCE
         while any(link.work is not None for link in self.links) and time.monotonic() < deadline:
             self.wait(0.1)

@@ -16,6 +16,7 @@ import ray
 import torch
 
 from shoal.api.experiment import Experiment
+from shoal.api.program import Program
 from shoal.base.errors import ShoalError
 from shoal.base.faults import VARIABLE
 from shoal.checkpoints.checkpoint import Checkpoint
@@ -24,7 +25,7 @@ from shoal.launchers.ray.launcher import Hear, RayLauncher
 from shoal.monitoring.logs import LOG
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import Row
-from shoal.program.program import Program, expand
+from shoal.program.expand import expand
 from shoal.runs.panel import ask
 from shoal.runs.train import Outcome, run_in
 from shoal.streams.transports.ray.agent import HostAgent

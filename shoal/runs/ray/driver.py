@@ -20,10 +20,10 @@ from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import VARIABLE
 from shoal.base.files import write_atomic
 from shoal.launchers.interrupts import Interrupts
-from shoal.launchers.ray.cluster import NAMESPACE, check_shape, connected, demand, fill_placement
+from shoal.launchers.ray.cluster import NAMESPACE, check_shape, connected, fill_placement
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView
-from shoal.program.program import expand
+from shoal.program.expand import expand
 from shoal.runs.panel import NotRunningError
 from shoal.runs.ray.controller import RayController, RunOrder
 from shoal.runs.train import Cluster, Outcome
@@ -67,8 +67,8 @@ class _connected:  # noqa: N801 - reads as the function it stands for
         experiment, own = self._experiment, self._cluster.address is None
         if own:
             experiment = fill_placement(experiment, os.cpu_count() or 1)
-        asked = demand(expand(experiment, exact=False)) if own else []
-        cpus = sum(bundle.get("CPU", 0) for _, bundle in asked)
+        processes = expand(experiment, exact=False).processes if own else ()
+        cpus = sum(process.resources.get("CPU", 0) for process in processes)
         self._ray = connected(self._cluster.address, cpus=cpus, working_dir=self._cluster.working_dir)
         self._ray.__enter__()
         return experiment if own else fill_placement(experiment, ray.cluster_resources().get("CPU", 1))

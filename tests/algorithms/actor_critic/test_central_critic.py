@@ -25,9 +25,9 @@ from shoal.api.sight import AGENT, OWN, WORLD
 from shoal.base.config import Named
 from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
-from shoal.program.program import expand
+from shoal.program.expand import expand
+from shoal.rollout.plans import Plans, load_policy
 from shoal.runs.evaluate import evaluate
-from shoal.workers.trainer import load_policy
 from tests.algorithms.batches import GRU, MLP, fragment
 from tests.algorithms.q_learning.hidden_coin import BLIND
 
@@ -70,7 +70,7 @@ def coin(tmp_path: Path, *, state: bool = True, updates: int = 60, **algorithm: 
     experiment = Experiment.parse(tree)
     outcome = shoal.train(experiment, root=tmp_path, quiet=True)
     row = json.loads((outcome.folder / "metrics.jsonl").read_text().splitlines()[-1])
-    algorithm_now = expand(experiment).policies[BLIND].algorithm
+    algorithm_now = Plans(expand(experiment))[BLIND].algorithm
     load_policy(algorithm_now, CheckpointStore(outcome.folder / "checkpoints", keep=3).latest().tensors, BLIND)
     return row, algorithm_now
 

@@ -385,8 +385,8 @@ def test_truncation_bootstraps_in_training(tmp_path: Any, autoreset: str) -> Non
     """A reward of 1 for ever, cut every few steps: its value is 1 / (1 - gamma), not the short sum that is seen."""
     from shoal.api.experiment import EnvConfig
     from shoal.checkpoints.store import CheckpointStore
-    from shoal.program.program import expand
-    from shoal.workers.trainer import load_policy
+    from shoal.program.expand import expand
+    from shoal.rollout.plans import Plans, load_policy
 
     experiment = Experiment.parse(
         {
@@ -400,7 +400,7 @@ def test_truncation_bootstraps_in_training(tmp_path: Any, autoreset: str) -> Non
     outcome = train(experiment, root=tmp_path, quiet=True)
     found = CheckpointStore(outcome.folder / "checkpoints", keep=3).latest()
     program = expand(experiment)
-    ppo = program.policies["agent"].algorithm
+    ppo = Plans(program)["agent"].algorithm
     load_policy(ppo, found.tensors, "agent")
     from shoal.envs import make_env
 

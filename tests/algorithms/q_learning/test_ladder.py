@@ -19,7 +19,8 @@ from shoal.api.experiment import Experiment
 from shoal.api.policy import Request
 from shoal.base.errors import InputError
 from shoal.base.faults import VARIABLE
-from shoal.program.program import expand
+from shoal.program.expand import expand
+from shoal.rollout.plans import Plans
 from tests.algorithms.batches import GROUP, MLP
 from tests.launchers.live import restarts
 
@@ -54,7 +55,7 @@ def test_mistakes_are_named(wrong: dict[str, float]) -> None:
 
 
 def make_explorer(name: str, lanes: list[int], **sections: Any) -> LadderExplorer:
-    plan = expand(experiment(**sections)).policies[name]
+    plan = Plans(expand(experiment(**sections)))[name]
     explorer = plan.algorithm.explorer(np.array(lanes))
     assert isinstance(explorer, LadderExplorer)
     return explorer
@@ -77,7 +78,7 @@ def test_a_lane_keeps_its_rate_however_lanes_are_split_over_actors() -> None:
 def test_actors_that_come_and_go_leave_the_ladder_as_it_is() -> None:
     """A range of actors counts the lanes of the most of them from the start."""
     elastic = {"env": {"num_envs": 4}, "placement": {"actors": {"min": 2, "max": 4}, "envs_per_actor": 2, "max_lag": 1}}
-    algorithm = expand(experiment(**elastic)).policies["agent"].algorithm
+    algorithm = Plans(expand(experiment(**elastic)))["agent"].algorithm
     assert isinstance(algorithm, DQN)
     assert algorithm.lanes == 8
     third = algorithm.explorer(np.array([4, 5]))
@@ -87,9 +88,9 @@ def test_actors_that_come_and_go_leave_the_ladder_as_it_is() -> None:
 
 def test_a_team_has_one_rate_for_all_its_agents() -> None:
     tree = experiment(env={"id": "shoal/two-step", "num_envs": 6}, algorithm={"name": "qmix", "unroll": 2})
-    plan = expand(tree).policies["agent"]
+    plan = Plans(expand(tree))["agent"]
     assert isinstance(plan.algorithm, QMIX)
-    assert plan.algorithm.lanes == plan.lanes == 6
+    assert plan.algorithm.lanes == plan.spec.lanes == 6
 
 
 # ---------------------------------------------------------------- acting

@@ -17,11 +17,10 @@ from shoal.api.fragment import Fragment
 from shoal.base.config import Named, Schedule
 from shoal.base.errors import InputError
 from shoal.buffers.prioritised import PrioritisedReplay
-from shoal.program.build import Builder, Life
-from shoal.program.hosts import hosts_of
-from shoal.program.program import expand, plan_of
-from shoal.program.wiring import plan_wiring
-from shoal.streams.stream_set import MemoryStreams
+from shoal.program.expand import expand
+from shoal.program.report import plan_of
+from shoal.rollout.plans import Plans
+from shoal.workers.replay_shards import make_replay
 from tests.algorithms.batches import GRU, MLP, learned
 from tests.algorithms.q_learning import test_q_learning as alone
 from tests.algorithms.q_learning import test_qmix as teams
@@ -122,11 +121,9 @@ def test_mistakes(prioritised: Any, message: str) -> None:
 @pytest.mark.parametrize("prioritised", [False, True])
 def test_the_plan_knows_the_bytes_of_the_buffer(prioritised: bool) -> None:
     program = expand(alone.experiment(algorithm={"prioritised": prioritised}))
-    plan = program.policies["agent"]
-    feed = Builder(program, MemoryStreams(plan_wiring(program, hosts_of(program))), Life())._replay(plan, 0)
-    assert feed is not None
-    assert feed.buffer.nbytes == plan_of(program)["policies"]["agent"]["bytes_of_replay"]
-    assert isinstance(feed.buffer, PrioritisedReplay) == prioritised
+    buffer = make_replay(program, Plans(program)["agent"], 0, program.trainers)
+    assert buffer.nbytes == plan_of(program)["policies"]["agent"]["bytes_of_replay"]
+    assert isinstance(buffer, PrioritisedReplay) == prioritised
 
 
 # ---------------------------------------------------------------- runs
@@ -162,7 +159,7 @@ def test_the_resolved_settings_can_be_run_again() -> None:
     program = expand(alone.experiment(algorithm={"prioritised": True}))
     again = expand(Experiment.parse(program.experiment.model_dump()))
     assert again.experiment == program.experiment
-    assert again.policies["agent"].algorithm.needs == program.policies["agent"].algorithm.needs
+    assert Plans(again)["agent"].algorithm.needs == Plans(program)["agent"].algorithm.needs
 
 
 @pytest.mark.parametrize(("world", "model"), [("shoal/chain", "mlp"), ("shoal/recall", "gru")])

@@ -190,7 +190,7 @@ def test_equal_bits_in_processes(tmp_path: Path, placement: dict[str, Any]) -> N
 
 def test_shuffled_teams_are_refused() -> None:
     from shoal.base.errors import InputError
-    from shoal.program.program import expand
+    from shoal.program.expand import expand
 
     tree = {"env": {"id": "shoal/two-step"}, "algorithm": {"name": "qmix"}, "deal": "shuffled"}
     with pytest.raises(InputError, match="learns as a team"):

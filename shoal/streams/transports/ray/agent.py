@@ -1,4 +1,4 @@
-"""One agent per machine owns what its processes share: rings, mailboxes, bells, pulses. It relays what other machines need.
+"""One agent per machine owns what its processes share: rings, mailboxes, bells, heartbeats. It relays what other machines need.
 
 A thread moves slots and versions (`_relay`), another gathers what processes report (`reports.py`). Messages from other machines are
 only put into the queue of the first, so calls return at once and keep their order.
@@ -15,8 +15,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
+from shoal.api.program import CONTROLLER
 from shoal.monitoring.logs import LOG
-from shoal.streams.plans import CONTROLLER
 from shoal.streams.primitives import Mailbox, Ring
 from shoal.streams.sample import Account, account
 from shoal.streams.shared_streams import Counters, StreamHandles
@@ -35,8 +35,8 @@ from shoal.streams.transports.ray.relay import (
 from shoal.streams.transports.ray.reports import Reports
 from shoal.streams.transports.ray.specs import AgentFacts, BoxSpec, NodeSpec, RingSpec
 from shoal.streams.transports.shm.doorbell import Doorbell
+from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.streams.transports.shm.mailbox import ShmMailbox
-from shoal.streams.transports.shm.pulse import PulseBoard
 from shoal.streams.transports.shm.ring import ShmRing
 from shoal.streams.transports.shm.tally import ShmTally
 
@@ -70,11 +70,11 @@ class HostAgent(Peer):
         """Mailbox that somebody joined later -> the newest version of which they were told."""
         self._gone = 0
         """Bytes that left this machine for rings that are no longer here."""
-        self._pulses = PulseBoard.create(processes)
+        self._heartbeats = HeartbeatBoard.create(processes)
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._ended = False
-        self._reports = Reports(self._pulses, say)
+        self._reports = Reports(self._heartbeats, say)
         self._pump = threading.Thread(target=self._relay, name="relay", daemon=True)
         self._pump.start()
 
@@ -82,7 +82,7 @@ class HostAgent(Peer):
 
     def facts(self) -> AgentFacts:
         """For processes."""
-        return AgentFacts(os.getpid(), self._reports.address, self._reports.key, self._pulses.handle)
+        return AgentFacts(os.getpid(), self._reports.address, self._reports.key, self._heartbeats.handle)
 
     def connect(self, peers: dict[str, Any]) -> None:
         """The agents of the other machines."""
@@ -224,7 +224,8 @@ class HostAgent(Peer):
 
     def counters(self, name: str) -> Counters:
         """Of a ring that is here."""
-        return Counters(self._rings[name].posted, self._rings[name].taken)
+        ring = self._rings[name]
+        return Counters(ring.posted, ring.taken, ring.freed)
 
     def accounts(self) -> dict[str, tuple[int, Account]]:
         """Slots posted and the books of all rings that are read here and count rows."""
@@ -256,13 +257,9 @@ class HostAgent(Peer):
         if (ring := self._rings.pop(name, None)) is not None:
             ring.close()
 
-    def order(self, number: int, word: str) -> None:
-        """Tell a process something."""
-        self._reports.order(number, word)
-
     def clear(self, number: int) -> None:
         """A process is dead: it is at no environment any more."""
-        self._pulses.clear(number)
+        self._heartbeats.clear(number)
 
     def renew(self) -> None:
         """New replicas may meet."""
@@ -336,7 +333,7 @@ class HostAgent(Peer):
                 tally.close()
             for bell in self._bells.values():
                 bell.close()
-            self._pulses.close()
+            self._heartbeats.close()
 
 
 _Relay = TypeVar("_Relay", RingSender, RingReceiver)

@@ -15,7 +15,7 @@ import msgpack
 
 from shoal.streams.control import ControlEnd
 from shoal.streams.transports.ray.messages import Away, Said
-from shoal.streams.transports.shm.pulse import PulseBoard
+from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 
 PULSE = 0.5
 """Seconds between two looks at who is at its worlds."""
@@ -24,8 +24,8 @@ PULSE = 0.5
 class Reports:
     """The agent's end: `say` gets what was said, and who is away."""
 
-    def __init__(self, pulses: PulseBoard, say: Callable[[list[Said | Away]], None]) -> None:
-        self._pulses, self._say = pulses, say
+    def __init__(self, heartbeats: HeartbeatBoard, say: Callable[[list[Said | Away]], None]) -> None:
+        self._heartbeats, self._say = heartbeats, say
         self._folder = tempfile.mkdtemp(prefix="shoal-")  # mode 0700
         self.address, self.key = os.path.join(self._folder, "agent.sock"), secrets.token_bytes(32)
         self._listener = Listener(self.address, family="AF_UNIX", authkey=self.key, backlog=64)
@@ -72,17 +72,11 @@ class Reports:
         if time.monotonic() - self._looked < PULSE:
             return []
         self._looked = time.monotonic()
-        away = {number: seconds for number, _ in self._hosts.values() if (seconds := self._pulses.away(number)) > 0}
+        away = {number: seconds for number, _ in self._hosts.values() if (seconds := self._heartbeats.away(number)) > 0}
         if not away and not self._was_away:
             return []
         self._was_away = bool(away)
         return [Away(away)]
-
-    def order(self, number: int, word: str) -> None:
-        """Tell a host something, if it is there."""
-        for connection, (host, _) in list(self._hosts.items()):
-            if host == number:
-                ControlEnd(connection).order(word)
 
     def close(self) -> None:
         """Hang up."""

@@ -60,4 +60,4 @@ class AgentFacts(NamedTuple):
     pid: int
     socket: str
     key: bytes
-    pulses: SegmentHandle
+    heartbeats: SegmentHandle

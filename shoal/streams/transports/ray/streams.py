@@ -13,8 +13,8 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 import ray
 
+from shoal.api.program import CONTROLLER, MailboxStream, Program, RingStream, TallyStream
 from shoal.base.errors import ShoalError
-from shoal.streams.plans import CONTROLLER, BoxPlan, RingPlan, Wiring
 from shoal.streams.primitives import Mailbox, Ring, Tally
 from shoal.streams.sample import NOTHING, Account
 from shoal.streams.shared_streams import Counters
@@ -63,7 +63,7 @@ class _Tally:
 
     def renew(self) -> None:
         self.streams.everywhere(HostAgent.renew)
-        self.streams.meeting = None
+        self.streams.points.clear()
 
     def abandon(self) -> None:
         self.streams.everywhere(HostAgent.abandon)
@@ -82,20 +82,22 @@ class _Meeting(NamedTuple):
 
 
 class RayStreams:
-    """`home`: the controller's own agent. `halved`: policy's mailbox -> bytes of float32 that travel as float16."""
+    """`home`: the controller's own agent."""
 
-    def __init__(
-        self, wiring: Wiring, home: AgentLine, agent: HostAgent, *, exact: bool, halved: dict[str, int]
-    ) -> None:
-        self._wiring, self._home, self._agent, self._exact, self._halved = wiring, home, agent, exact, halved
+    def __init__(self, program: Program, home: AgentLine, agent: HostAgent) -> None:
+        streams = program.streams
+        self._home, self._agent = home, agent
+        self._rings = {name: plan for name, plan in streams.items() if isinstance(plan, RingStream)}
+        self._boxes = {name: plan for name, plan in streams.items() if isinstance(plan, MailboxStream)}
+        self._tallies = {name: plan for name, plan in streams.items() if isinstance(plan, TallyStream)}
         self._lines: dict[str, AgentLine] = {home.key: home}
         self._places: dict[str, str] = {}
-        self._copies: dict[str, set[str]] = {name: set() for name in wiring.rings}
+        self._copies: dict[str, set[str]] = {name: set() for name in self._rings}
         self._known: dict[str, Account] = {}
-        self._posted: dict[str, int] = dict.fromkeys(wiring.rings, 0)
+        self._posted: dict[str, int] = dict.fromkeys(self._rings, 0)
         self._lost = NOTHING
-        self.tallies = {name: _Tally(self) for name in wiring.tallies}
-        self.meeting: Any = None
+        self.tallies = {name: _Tally(self) for name in self._tallies}
+        self.points: dict[str, Any] = {}
         self.place({CONTROLLER: home.key}, {})
 
     # ------------------------------------------------------------ places
@@ -118,12 +120,12 @@ class RayStreams:
             self._ask(key, HostAgent.connect, {other: handle for other, handle in peers.items() if other != key})
             self._ask(key, HostAgent.configure, self._spec(key, states))
 
-    def _ends(self, ring: RingPlan) -> tuple[str, str]:
+    def _ends(self, ring: RingStream) -> tuple[str, str]:
         return self._places.get(ring.writer, ""), self._places.get(ring.reader, "")
 
     def _new_states(self) -> Iterator[tuple[tuple[str, str], RingState]]:
         """(ring, machine) -> where its new copy goes on: after the other end, or, if both are gone, after what is known."""
-        for name, ring in self._wiring.rings.items():
+        for name, ring in self._rings.items():
             writer, reader = self._ends(ring)
             ends, copies = {writer, reader} - {""}, self._copies[name]
             missing, living = ends - copies, ends & copies
@@ -151,7 +153,7 @@ class RayStreams:
 
     def _spec(self, key: str, states: dict[tuple[str, str], RingState]) -> NodeSpec:
         spec = NodeSpec()
-        for name, ring in self._wiring.rings.items():
+        for name, ring in self._rings.items():
             writer, reader = self._ends(ring)
             if key in (writer, reader):
                 peer = "" if writer == reader else reader if key == writer else writer
@@ -159,42 +161,43 @@ class RayStreams:
                     ring.layout, ring.slots, ring.writer if key == writer else "", ring.reader if key == reader else "",
                     peer, states.get((name, key)), ring.counted,
                 )  # fmt: skip
-        for name, box in self._wiring.boxes.items():
+        for name, box in self._boxes.items():
             users = tuple(user for user in box.users if self._places.get(user) == key)
             if users or (key == self._home.key and self._is_out(box)):
                 spec.boxes[name] = self._box_spec(name, box, key, users)
-        if self._one_machine(key):
-            spec.tallies |= {name: TallySpec(tally.ranks, tally.nbytes) for name, tally in self._wiring.tallies.items()}
+        spec.tallies |= {
+            name: TallySpec(len(tally.ranks), tally.nbytes)
+            for name, tally in self._tallies.items()
+            if self._on_one_machine(tally, key)
+        }
         return spec
 
-    def _is_out(self, box: BoxPlan) -> bool:
+    def _is_out(self, box: MailboxStream) -> bool:
         """The controller's machine has a copy of each mailbox: of its own from the first, of others once somebody has a place."""
-        return box.writer is None or len(self._places) > 1
+        return box.writer == CONTROLLER or len(self._places) > 1
 
-    def _one_machine(self, key: str) -> bool:
+    def _on_one_machine(self, tally: TallyStream, key: str) -> bool:
         """All replicas live there."""
-        return all(self._places.get(process) == key for process in self._wiring.replicas)
+        return all(self._places.get(process) == key for process in tally.ranks)
 
     def meetings(self, process: str) -> dict[str, Any]:
         """How a replica joins the others, where they live on several machines."""
-        replicas = self._wiring.replicas
-        if process not in replicas or any(self._one_machine(key) for key in self._lines):
-            return {}
-        if self.meeting is None:
-            self.meeting = ray.remote(MeetingPoint).options(num_cpus=0, max_concurrency=64).remote()
-        rank = replicas.index(process)
-        return {
-            name: _Meeting(self.meeting, rank, tally.ranks, tally.nbytes)
-            for name, tally in self._wiring.tallies.items()
-        }
+        found = {}
+        for name, tally in self._tallies.items():
+            if process not in tally.ranks or any(self._on_one_machine(tally, key) for key in self._lines):
+                continue
+            if name not in self.points:
+                self.points[name] = ray.remote(MeetingPoint).options(num_cpus=0, max_concurrency=64).remote()
+            found[name] = _Meeting(self.points[name], tally.ranks.index(process), len(tally.ranks), tally.nbytes)
+        return found
 
-    def _box_spec(self, name: str, box: BoxPlan, key: str, users: tuple[str, ...]) -> BoxSpec:
+    def _box_spec(self, name: str, box: MailboxStream, key: str, users: tuple[str, ...]) -> BoxSpec:
         """What the controller publishes is small and waited for: it waits for nothing else that is on its way."""
         readers = {self._places[user] for user in box.users if user in self._places} | {self._home.key}
-        written_here = self._places.get(CONTROLLER if box.writer is None else box.writer) == key
-        every = self._exact or box.every or box.writer is None
+        written_here = self._places.get(box.writer) == key
+        every = box.every or box.writer == CONTROLLER
         subscribers = tuple(sorted(readers - {key})) if written_here else ()
-        return BoxSpec(box.nbytes, box.versions, self._halved.get(name, 0), every, users, subscribers)
+        return BoxSpec(box.nbytes, box.versions, box.halved, every, users, subscribers)
 
     # ------------------------------------------------------------ what the launcher asks
 
@@ -208,7 +211,7 @@ class RayStreams:
 
     def counters(self, name: str) -> Counters:
         """Of a ring, as its reader's end has them; if that is gone, what the other end knows to be settled."""
-        writer, reader = self._ends(self._wiring.rings[name])
+        writer, reader = self._ends(self._rings[name])
         if reader in self._copies[name]:
             found = self._ask(reader, HostAgent.counters, name)
             if found is not None:
@@ -217,8 +220,8 @@ class RayStreams:
         if writer in self._copies[name]:
             state = self._ask(writer, HostAgent.ring_state, name, writer=False)
             if state is not None:
-                return Counters(state.posted, state.posted)
-        return Counters(self._posted[name], self._posted[name])
+                return Counters(state.posted, state.posted, state.posted)
+        return Counters(self._posted[name], self._posted[name], self._posted[name])
 
     def _ask(
         self, key: str, method: Callable[Concatenate[HostAgent, _P], _R], *args: _P.args, **kwargs: _P.kwargs
@@ -234,7 +237,7 @@ class RayStreams:
 
     def accounts(self) -> Account:
         """What became of all rows: the books of the readers' ends, and what was lost with whole rings."""
-        for key in {self._ends(ring)[1] for ring in self._wiring.rings.values() if ring.counted} - {""}:
+        for key in {self._ends(ring)[1] for ring in self._rings.values() if ring.counted} - {""}:
             for name, (posted, books) in (self._ask(key, HostAgent.accounts) or {}).items():
                 self._posted[name], self._known[name] = posted, books
         return sum(self._known.values(), self._lost)

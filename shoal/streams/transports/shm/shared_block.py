@@ -63,6 +63,10 @@ class SharedBlock(Mailbox):
         self._words[_LINE * (1 + rank)] += 1
         return self.latest()
 
+    def counter(self, rank: int) -> InPlace:
+        """The block as a replica publishes in it."""
+        return InPlace(self, rank)
+
     def counted(self, rank: int) -> int:
         """Updates of one replica, over all its lives."""
         return self._words[_LINE * (1 + rank)]
@@ -83,3 +87,19 @@ class SharedBlock(Mailbox):
         self.block, self.beside = (array[:0].copy() for array in (self.block, self.beside))
         self._words.release()
         self._segment.close()
+
+
+class InPlace(Mailbox):
+    """A replica's: what it would publish is there already, so it only counts."""
+
+    def __init__(self, shared: SharedBlock, rank: int) -> None:
+        self._shared, self._rank = shared, rank
+
+    def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:
+        self._shared.count(self._rank)
+
+    def latest(self) -> int:
+        return self._shared.latest()
+
+    def read(self, version: int, into: np.ndarray) -> bool:
+        return self._shared.read(version, into)

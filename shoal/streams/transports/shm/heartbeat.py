@@ -1,28 +1,28 @@
-"""When each host went to its worlds, in shared memory: a world that hangs shows from outside, whatever it hangs in."""
+"""When each process went into its environments, in shared memory: one that hangs shows from outside, whatever it hangs in."""
 
 from __future__ import annotations
 
 import time
 
-from shoal.api.worker import Pulse
+from shoal.api.worker import Heartbeat
 from shoal.streams.transports.shm.segment import Segment, SegmentHandle
 
 
-class PulseBoard:
-    """One number per host: the moment it went to its worlds, 0 while it is elsewhere."""
+class HeartbeatBoard:
+    """One number per process: the moment it went into its environments, 0 while it is elsewhere."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._words = segment.words(0, segment.handle.nbytes // 8)
 
     @classmethod
-    def create(cls, hosts: int) -> PulseBoard:
+    def create(cls, hosts: int) -> HeartbeatBoard:
         """The launcher's."""
         return cls(Segment.create(8 * hosts))
 
     @classmethod
-    def attach(cls, handle: SegmentHandle) -> PulseBoard:
-        """A host's."""
+    def attach(cls, handle: SegmentHandle) -> HeartbeatBoard:
+        """A process's."""
         return cls(Segment.attach(handle))
 
     @property
@@ -30,12 +30,12 @@ class PulseBoard:
         """For `attach`."""
         return self._segment.handle
 
-    def place(self, number: int) -> Pulse:
-        """Where one host notes it."""
+    def place(self, number: int) -> Heartbeat:
+        """Where one process says so."""
         return _Place(self._words, number)
 
     def away(self, number: int) -> float:
-        """Seconds that a host has been at its worlds without coming back."""
+        """Seconds that a process has been inside its environments without coming back."""
         since = self._words[number]
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 
@@ -49,7 +49,7 @@ class PulseBoard:
         self._segment.close()
 
 
-class _Place(Pulse):
+class _Place(Heartbeat):
     def __init__(self, words: memoryview, number: int) -> None:
         self._words, self._number = words, number
 

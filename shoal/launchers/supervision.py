@@ -1,16 +1,16 @@
-"""What a launcher of processes is given: streams to look into, and somebody who starts, hears and buries hosts."""
+"""What a launcher of processes is given: streams to look into, and somebody who starts, hears and reaps processes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from shoal.api.worker import Report
+from shoal.api.messages import Message
 from shoal.launchers.links import Death, Link
-from shoal.program.build import Life
 from shoal.streams.primitives import Mailbox, Ring
 from shoal.streams.sample import Account
 from shoal.streams.shared_streams import Counters
+from shoal.workers.context import Life
 
 
 class Agreement(Protocol):
@@ -23,7 +23,7 @@ class Agreement(Protocol):
         """New participants may begin."""
 
 
-class HostStreams(Protocol):
+class ProcessStreams(Protocol):
     """The streams of a run, as its launcher has them."""
 
     @property
@@ -31,10 +31,10 @@ class HostStreams(Protocol):
         """Where replicas in step meet."""
 
     def ring(self, name: str) -> Ring:
-        """A ring that the launcher itself writes."""
+        """A ring that the controller writes."""
 
     def counters(self, name: str) -> Counters:
-        """How far any ring is."""
+        """How far a ring is."""
 
     def mailbox(self, name: str) -> Mailbox:
         """The mailbox of that name."""
@@ -47,35 +47,32 @@ class HostStreams(Protocol):
 
 
 class Supervision(Protocol):
-    """Who starts, hears, watches and buries the hosts. Links are of its own kind."""
+    """Who starts, hears, watches and reaps the processes. Links are of its own kind."""
 
     @property
     def links(self) -> Sequence[Link]:
-        """All hosts, trainers first."""
+        """All processes, trainers first."""
 
     def wait(self, timeout: float, *others: Any) -> None:
-        """Until a host says something or dies, or one of `others` can be read."""
+        """Until a process says something or dies, or one of `others` can be read."""
 
-    def heard(self) -> Iterator[tuple[Link, Report]]:
-        """All that was said since, host by host."""
+    def heard(self) -> Iterator[tuple[Link, Message]]:
+        """All that was said since, process by process."""
 
     def deaths(self, patience: float) -> Iterator[Death]:
-        """Who is dead, or is killed now because a step of its worlds takes longer than `patience`."""
-
-    def away(self, link: Any) -> float:
-        """Seconds that a host has been at its worlds without coming back."""
+        """Who is dead, or is killed now because a step of its environments takes longer than `patience`."""
 
     def kill(self, link: Any) -> None:
-        """End a host at once."""
+        """End a process at once."""
 
-    def bury(self, link: Any) -> None:
-        """See a host's process to its end."""
+    def reap(self, link: Any) -> None:
+        """See a process to its end."""
 
     def restart(self, link: Any, life: Life) -> None:
-        """Give a buried host a new life."""
+        """Give a process that was reaped a new life."""
 
     def workers(self) -> list[dict[str, Any]]:
         """A line per worker, for people."""
 
     def close(self) -> None:
-        """Tell all to stop, and see to it."""
+        """See all to their end, which were told to stop."""

@@ -1,4 +1,4 @@
-"""The pulse board: how long a host has been at its worlds."""
+"""The heartbeat board: how long a process has been inside its environments."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.streams.transports.shm.pulse import PulseBoard
+from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from tests.launchers.processes import wait_for
 
 
 @pytest.fixture
-def board() -> Iterator[PulseBoard]:
-    board = PulseBoard.create(3)
+def board() -> Iterator[HeartbeatBoard]:
+    board = HeartbeatBoard.create(3)
     yield board
     board.close()
 
 
-def test_each_host_has_its_place(board: PulseBoard) -> None:
+def test_each_host_has_its_place(board: HeartbeatBoard) -> None:
     board.place(1).beat()
     assert wait_for(lambda: board.away(1) > 0.5, 30)
     assert board.away(0) == board.away(2) == 0.0
@@ -27,14 +27,14 @@ def test_each_host_has_its_place(board: PulseBoard) -> None:
     assert board.away(1) == 0.0
 
 
-def test_a_new_life_begins_at_rest(board: PulseBoard) -> None:
+def test_a_new_life_begins_at_rest(board: HeartbeatBoard) -> None:
     board.place(2).beat()
     assert wait_for(lambda: board.away(2) > 0, 30)
     board.clear(2)
     assert board.away(2) == 0.0
 
 
-def test_worlds_may_take_longer_to_be_made_than_to_step(board: PulseBoard) -> None:
+def test_worlds_may_take_longer_to_be_made_than_to_step(board: HeartbeatBoard) -> None:
     place = board.place(0)
     place.begin(100.0)
     assert -100.0 <= board.away(0) < -50.0
@@ -44,8 +44,8 @@ def test_worlds_may_take_longer_to_be_made_than_to_step(board: PulseBoard) -> No
     assert board.away(0) == 0.0
 
 
-def test_a_host_writes_where_the_launcher_reads(board: PulseBoard) -> None:
-    attached = PulseBoard.attach(board.handle)
+def test_a_host_writes_where_the_launcher_reads(board: HeartbeatBoard) -> None:
+    attached = HeartbeatBoard.attach(board.handle)
     attached.place(0).beat()
     assert wait_for(lambda: board.away(0) > 0, 30)
     attached.close()

@@ -11,13 +11,15 @@ import torch
 from shoal.algorithms.learner import SoloLearner
 from shoal.api.algorithm import Learner, Needs, Priorities, Replay, Update
 from shoal.api.fragment import Fragment
+from shoal.api.messages import Updated
 from shoal.base.config import Schedule
 from shoal.buffers.prioritised import PrioritisedReplay
 from shoal.buffers.uniform import UniformReplay
 from shoal.streams.sample import SampleReader, SampleWriter, account, fragment_layout
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing
-from shoal.workers.replay import ReplayFeed
+from shoal.workers.sources import ReplaySource, Round
 from shoal.workers.trainer import TrainerWorker
+from tests.workers.said import alone, only, values
 from tests.workers.test_trainer import GROUP, Adding
 
 REPLAY = Replay(capacity=16, sequences=3, updates=2, warmup=8)
@@ -39,10 +41,8 @@ class World:
             else PrioritisedReplay(example, 8, priorities, seed=1)
         )
         self.mailbox = MemoryMailbox(self.algorithm.flat.nbytes, 1)
-        self.trainer = TrainerWorker(
-            "p", self.algorithm, SoloLearner(), SampleReader([self.ring]), self.mailbox,
-            replay=ReplayFeed(REPLAY, self.buffer),
-        )  # fmt: skip
+        self.source = ReplaySource(SampleReader([self.ring]), REPLAY, self.buffer)
+        self.trainer = TrainerWorker("trainer-p-0", self.algorithm, alone(self.mailbox), self.source)
         self.trainer.start()
 
     def round(self, number: float) -> dict[str, float]:
@@ -52,8 +52,7 @@ class World:
         posted.fragment.valid[:2] = True
         posted.header["rows"], posted.header["steps"] = 4, 4
         self.writer.post(posted)
-        report = self.trainer.poll(0.0)
-        return {name: metric.value for name, metric in report.metrics.items()}
+        return values(only(self.trainer.poll(0.0), Updated))
 
 
 def test_it_begins_when_it_is_warm_and_publishes_one_version_a_round() -> None:
@@ -81,7 +80,8 @@ def test_a_bad_round_is_not_kept() -> None:
     metrics = world.round(float("nan"))
     assert metrics["train/dropped_not_finite"] == 4
     assert (world.buffer.inserted, world.trainer.version) == (4, 2)
-    assert account(world.ring).settled == {"trained": 0, "inserted": 4, "stale": 0, "not_finite": 4, "lost": 0}
+    settled = {"trained": 0, "inserted": 4, "stale": 0, "not_finite": 4, "lost": 0, "surplus": 0}
+    assert account(world.ring).settled == settled
 
 
 def test_a_failed_update_is_undone_and_what_was_kept_stays() -> None:
@@ -107,8 +107,10 @@ def test_priorities_go_back_and_what_they_name_is_drawn(monkeypatch: pytest.Monk
     for number in (1.0, 2.0, 3.0, 4.0, 4.0):
         world.round(number)
     assert world.buffer.stale == 0
+    learner = SoloLearner()
     for _ in range(4):  # whatever is new is looked at first
-        world.trainer._train(world.trainer._replay.batches([], 9, world.trainer._learner), None)
+        for batch in world.source.batches(Round(0, 0), 9, learner):
+            world.source.learned(batch, world.algorithm.update(batch, learner))
     world.algorithm.seen.clear()
     metrics = world.round(2.0)
     assert metrics["replay/beta"] == 1.0

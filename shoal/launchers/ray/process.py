@@ -1,4 +1,4 @@
-"""A Ray actor that runs the workers of one host. It dies with its agent, and Ray starts it again."""
+"""A Ray actor that runs the workers of one process. It dies with its agent, and Ray starts it again."""
 
 from __future__ import annotations
 
@@ -9,30 +9,28 @@ from pathlib import Path
 import ray
 import torch
 
-from shoal.launchers.host import HostOrder, build_workers, die_with, poll_workers
+from shoal.launchers.process import ProcessOrder, die_with, work
 from shoal.monitoring.logs import log_to
 from shoal.streams.primitives import AbandonedError
-from shoal.streams.shared_streams import AttachedStreams
 from shoal.streams.transports.ray.reports import report_to
 from shoal.streams.transports.ray.specs import AgentFacts
 
 
-class RayHost:
+class RayProcess:
     """One process. Its methods run one after the other."""
 
     def where(self) -> tuple[str, int]:
         """The machine and the process."""
         return ray.get_runtime_context().get_node_id(), os.getpid()
 
-    def serve(self, order: HostOrder, agent: AgentFacts) -> None:
+    def serve(self, order: ProcessOrder, agent: AgentFacts) -> None:
         """Run the workers until told to stop. What goes wrong is said, and ends the process: a new life begins in a new one."""
         die_with(agent.pid)
         torch.set_num_threads(1)
         control = report_to(agent.socket, agent.key, order.number, order.life.incarnation)
-        with log_to(_logs(order.logs), order.host.name):
+        with log_to(_logs(order.logs), order.process):
             try:
-                streams = AttachedStreams(order.streams, order.life.incarnation)
-                poll_workers(build_workers(order, streams), control, streams.waiter)
+                work(order, control)
             except AbandonedError:
                 return
             except BaseException as error:

@@ -1,0 +1,339 @@
+"""Workers in processes of their own, whoever runs those: the half that `local` and `ray` share.
+
+Equal settings give equal weights under every launcher, bit for bit, in exact runs. A dead process is started again: an actor
+loses its open fragments, a policy worker nothing, a buffer worker its shard, an evaluation worker what it played of its version;
+a trainer goes back to the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import safetensors.torch
+
+from shoal.api.messages import Episodes, Message, Saved, Updated
+from shoal.api.orders import Order, Save, Stop
+from shoal.api.program import Program
+from shoal.base.errors import ShoalError
+from shoal.checkpoints.store import CheckpointStore
+from shoal.checkpoints.worker_state import BEFORE
+from shoal.launchers.deadlock import Standing, flushes
+from shoal.launchers.interrupts import Interrupts
+from shoal.launchers.launcher import Conductor, RunFiles, Snapshot
+from shoal.launchers.life import older_versions, saves_state
+from shoal.launchers.links import Death, Link, count_death
+from shoal.launchers.orders import OrderBook
+from shoal.launchers.supervision import ProcessStreams, Supervision
+from shoal.launchers.updates import Updates
+from shoal.streams import names
+from shoal.streams.gate import GateKeeper
+from shoal.streams.sample import Account
+from shoal.workers.actor import ActorSpec
+from shoal.workers.context import Life
+from shoal.workers.replica_sync import sync_class
+from shoal.workers.trainer import TrainerSpec
+
+POLL = 0.1
+"""Seconds between two looks at signals and clocks."""
+REST = 120.0
+"""Seconds without any progress in which a trainer has to come to rest, or to hand in its state."""
+
+Replica = tuple[str, int]
+"""Policy and rank."""
+
+
+class ProcessLauncher:
+    """Hears the processes of a run, opens the gates of their trainers, and sees to the dead."""
+
+    def __init__(
+        self, program: Program, life: Life, files: RunFiles, streams: ProcessStreams, supervisor: Supervision
+    ) -> None:  # fmt: skip
+        self._program, self._files, self._streams, self._supervisor = program, files, streams, supervisor
+        self._sync, self._starts = sync_class(program), life.starts
+        self.mailboxes = {name: streams.mailbox(names.version(name)) for name in program.learners}
+        speaking = range(1 if self._sync.in_step else program.trainers)
+        self._replicas = [(policy, rank) for policy in program.learners for rank in speaking]
+        self._gates = {at: GateKeeper(streams.mailbox(names.gate(*at))) for at in self._replicas}
+        self._orders = OrderBook(program, streams)
+        self._made = dict.fromkeys(self._replicas, 0)
+        self._resting: dict[Replica, int] = {}
+        self._inbox: deque[Message] = deque()
+        self._updates = Updates(program.learners, program.trainers if self._sync.in_step else 1)
+        self._in_order = program.exact or (program.trainers > 1 and self._sync.in_step)
+        self._rounds: dict[int, dict[str, int]] = {}
+        """Producer -> policy -> the round that it is in."""
+        self._flushed: dict[str, Standing] = {}
+        self._saves = 0
+        self._saved: dict[str, Saved] = {}
+        self.goes_on: bool | None = life.whole
+        self.checkpoint = life.start.version if life.start and self._sync.in_step else -1
+        """The version that a trainer's next life goes on from; -1: from none."""
+
+    # ------------------------------------------------------------ the run
+
+    def run(self, conductor: Conductor) -> str | None:
+        """Hear what the workers did until there is a reason to stop; the signal that ended it, if one did."""
+        self._conductor, controller = conductor, conductor.controller
+        with Interrupts() as interrupts:
+            while controller.reason is None:
+                self._pump()
+                while self._inbox and controller.reason is None:
+                    conductor.receive(self._inbox.popleft())
+                    self._release()
+                conductor.listen()
+                self._release()
+                if interrupts.caught:
+                    controller.stop(f"interrupted by {interrupts.caught}")
+            return interrupts.caught
+
+    def _pump(self) -> bool:
+        """Wait for news, take it in, see to the dead. Whether there was progress."""
+        self._orders.flush()
+        self._supervisor.wait(POLL, *self._conductor.doors)
+        progress = False
+        for _, message in self._supervisor.heard():
+            progress |= isinstance(message, Updated) or (isinstance(message, Episodes) and message.steps > 0)
+            self._take(message)
+        for death in list(self._supervisor.deaths(self._program.experiment.env.timeout)):
+            if not death.over:
+                self._revive(death)
+        if len(self.mailboxes) > 1 and not self._program.buffers:
+            self._flush()
+        self._inbox += self._updates.take(self._actors_spoke)
+        return progress
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Saved():
+                if message.request == self._saves:
+                    self._saved[message.worker] = message
+                return
+            case Episodes():
+                self._rounds |= message.rounds
+            case Updated(policy, version, rank):
+                replica = (policy, rank)
+                if replica in self._made:
+                    self._made[replica] += 1
+                    self._resting[replica] = version
+                if self._in_order:
+                    self._updates.add(message)
+                    return
+        self._inbox.append(message)
+
+    def _actors_spoke(self, policy: str, version: int) -> bool:
+        """In exact runs an update is seen with all episodes that are behind it: actors may be slower to speak than trainers."""
+        if not self._program.exact:
+            return True
+        first = [link for link in self._supervisor.links if not link.life.incarnation]
+        actors = [spec for link in first for spec in link.process.workers if isinstance(spec, ActorSpec)]
+        producers = [producer for spec in actors for producer in spec.producers(self._program)]
+        return all(self._rounds.get(p, self._starts).get(policy, 0) >= version for p in producers)
+
+    # ------------------------------------------------------------ gates
+
+    def _release(self) -> None:
+        """Open the gates of trainers whose update the controller has seen; in exact runs, once every policy has made it too.
+
+        Not if a policy is behind because it lacks experience: for that the others must go on. Where replicas go their own way, or
+        buffer workers replay, nobody waits for the controller. A policy that is through goes on without learning.
+        """
+        controller = self._conductor.controller
+        if controller.paused or controller.reason is not None:
+            return
+        alone = not self._sync.in_step or bool(self._program.buffers)
+        for replica, version in list(self._resting.items()):
+            clock = controller.clocks[replica[0]]
+            free = alone or clock.done
+            seen, at_will = free or clock.version >= version, free or not self._program.exact
+            if seen and (at_will or self._others_made(version) or self._somebody_starves()):
+                del self._resting[replica]
+                self._gates[replica].open(self._made[replica], drain=clock.done)
+
+    def _others_made(self, version: int) -> bool:
+        return all(clock.done or clock.version >= version for clock in self._conductor.controller.clocks.values())
+
+    def _somebody_starves(self) -> bool:
+        """A policy that is behind has no whole round to learn from."""
+        clocks = self._conductor.controller.clocks
+        least = min(clock.version for clock in clocks.values() if not clock.done)
+        for policy, clock in clocks.items():
+            if not clock.done and clock.version == least:
+                rounds = clock.version - self._starts[policy]
+                if any(self._counters(p, policy).posted <= rounds for p in range(self._program.producers)):
+                    return True
+        return False
+
+    def _counters(self, producer: int, policy: str) -> Any:
+        return self._streams.counters(names.sample(producer, policy))
+
+    def _flush(self) -> None:
+        """If policies wait for each other's actors: let fragments be posted that are not full."""
+        if self._conductor.controller.paused or len(self._resting) == len(self._replicas):
+            return
+        due = flushes(self._program, self._look)
+        if due and (standing := self._look()) != self._flushed:
+            self._flushed = standing
+            for order in due:
+                self.order(self._actor_of(order.producer), order)
+
+    def _look(self) -> dict[str, Standing]:
+        found = {}
+        for policy in self.mailboxes:
+            rings = [self._counters(producer, policy) for producer in range(self._program.producers)]
+            start = self._starts[policy]
+            posted, waiting = (start + ring.posted for ring in rings), (ring.posted - ring.freed for ring in rings)
+            found[policy] = Standing(self._newest(policy), tuple(posted), tuple(waiting))
+        return found
+
+    def _actor_of(self, producer: int) -> str:
+        specs = [spec for spec in self._program.workers if isinstance(spec, ActorSpec)]
+        return next(spec.name for spec in specs if producer in spec.producers(self._program))
+
+    # ------------------------------------------------------------ what a run asks for
+
+    def order(self, to: str, order: Order) -> None:
+        """Tell a worker, or all of a kind, something; an empty word: all workers."""
+        self._orders.give(to, order)
+
+    def publish(self, stream: str, version: int, block: Any) -> None:
+        """Write into a mailbox that the controller writes."""
+        self._streams.mailbox(stream).publish(version, block)
+
+    def run_only(self, conductor: Conductor, kind: str, done: Callable[[], bool]) -> None:
+        """Let the workers of one kind go on, and nobody else: the gates are closed, so only they have something to do."""
+        self._conductor = conductor
+        with Interrupts() as interrupts:
+            while not (done() or interrupts.caught):
+                self._pump()
+                while self._inbox:
+                    conductor.receive(self._inbox.popleft())
+                conductor.listen()
+
+    def quiet(self) -> None:
+        """Until every trainer rests: what is evaluated or saved then is one version."""
+        self._until(lambda: len(self._resting) == len(self._replicas), "come to rest")
+
+    def save(self, round_: int) -> Snapshot:
+        """What all workers hold. Those who died since do not know how the round began, and have nothing to give."""
+        self._saves += 1
+        self._saved = {}
+        whole = saves_state(self._program)
+        asked = [spec for spec in self._program.workers if whole or (isinstance(spec, TrainerSpec) and spec.rank == 0)]
+        for spec in asked:
+            self.order(spec.name, Save(self._saves, round_))
+        self._until(lambda: all(spec.name in self._saved for spec in asked), "say what they hold", "workers")
+        self._hear_last_updates()
+        snapshot = Snapshot()
+        for spec in asked:
+            saved = self._saved[spec.name]
+            if isinstance(spec, TrainerSpec) and saved.learned:
+                learned = safetensors.torch.load(saved.learned)
+                snapshot.learned |= {f"{spec.policy}/{name}": tensor for name, tensor in learned.items()}
+            if whole:
+                snapshot.states[spec.name] = saved.state
+        if whole:
+            versions = {name: clock.version for name, clock in self._conductor.controller.clocks.items()}
+            snapshot.states[BEFORE] = older_versions(self._program, self.mailboxes, versions)
+        return snapshot
+
+    def _until(self, done: Callable[[], bool], what: str, who: str = "trainers") -> None:
+        deadline = time.monotonic() + REST
+        while not done():
+            if time.monotonic() > deadline:
+                raise ShoalError(f"the {who} did not {what} within {REST:.0f} s: see {self._files.logs}")
+            if self._pump():  # one that is not at rest yet may wait for environments that are slow
+                deadline = time.monotonic() + REST
+
+    def _hear_last_updates(self) -> None:
+        """A run that was told to stop in the middle of an update is saved after it, once all have told of it."""
+        if self._conductor.controller.reason is not None:
+            self._until(lambda: not self._updates.due, "tell of the last update", "workers")
+            while self._inbox:
+                self._conductor.receive(self._inbox.popleft())
+
+    def accounts(self) -> Account:
+        """What became of all rows."""
+        return self._streams.accounts()
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Who works where, for the panel."""
+        return self._supervisor.workers()
+
+    # ------------------------------------------------------------ deaths
+
+    def _revive(self, death: Death) -> None:
+        """A new life for a dead process; those of equal fate go down and come back together."""
+        count_death(death)
+        controller = self._conductor.controller
+        controller.restarted(death.link.name, death.cause)
+        links = self._of_equal_fate(death.link)
+        for link in links:
+            if link is not death.link:
+                self._supervisor.kill(link)
+            self._supervisor.reap(link)
+        changes: dict[str, Any] = {"evaluated": controller.scoreboard.judged}
+        trainers = [spec for link in links for spec in link.process.workers if isinstance(spec, TrainerSpec)]
+        if trainers:
+            ranks = sorted({spec.rank for spec in trainers})
+            self._updates.break_off()
+            changes |= self._where_to_go_on(ranks)
+            self._start_again(ranks)
+        for link in links:
+            self._orders.again(link.name)
+            self._supervisor.restart(link, replace(link.life, incarnation=link.life.incarnation + 1, **changes))
+
+    def _of_equal_fate(self, link: Link) -> list[Link]:
+        fate = link.process.fate
+        return [other for other in self._supervisor.links if other is link or (fate and other.process.fate == fate)]
+
+    def _start_again(self, ranks: list[int]) -> None:
+        for policy, rank in self._replicas:
+            if rank in ranks:
+                self._made[policy, rank] = 0
+                self._resting[policy, rank] = 0  # until it is released: nobody trains in a paused or ending run
+                self._gates[policy, rank].close()
+        for tally in self._streams.tallies.values():
+            tally.renew()
+
+    def _where_to_go_on(self, ranks: list[int]) -> dict[str, Any]:
+        """From the last checkpoint, as the version after all those that are out; replicas that share memory from what is there."""
+        program, store, clocks = (
+            self._program,
+            CheckpointStore(self._files.checkpoints),
+            self._conductor.controller.clocks,
+        )
+        if store.versions() and self._sync.in_step:
+            self.checkpoint = store.latest().version
+        producers = [producer for rank in ranks for producer in program.producers_of(rank)]
+        rounds, versions, steps = {}, {}, {}
+        for policy in program.learners:
+            taken = [self._counters(producer, policy).taken for producer in producers]
+            out, began = self._newest(policy), self._starts[policy]
+            rounds[policy] = max(*taken, out - began) if program.exact else max(taken)
+            versions[policy] = began + rounds[policy] if program.exact else out + self._sync.in_step
+            known = self._link_of(policy, ranks[0]).life.steps.get(policy, 0)
+            steps[policy] = max(sum(clocks[policy].by_replica.get(rank, 0) for rank in ranks), known)
+        return {"rounds": rounds, "versions": versions, "steps": steps}
+
+    def _newest(self, policy: str) -> int:
+        """The newest version that anybody may act with."""
+        return self.mailboxes[policy].latest()
+
+    def _link_of(self, policy: str, rank: int) -> Link:
+        """The process of a trainer's replica."""
+        spec = next(
+            s for s in self._program.workers if isinstance(s, TrainerSpec) and (s.policy, s.rank) == (policy, rank)
+        )
+        return next(link for link in self._supervisor.links if spec in link.process.workers)
+
+    def close(self) -> None:
+        """Stop the processes, kill those that do not, free the memory."""
+        for tally in self._streams.tallies.values():
+            tally.abandon()
+        self.order("", Stop())
+        self._supervisor.close()
+        self._streams.close()

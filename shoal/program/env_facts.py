@@ -1,0 +1,38 @@
+"""What a Program has to know of an environment, found by opening one copy and closing it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gymnasium import Space
+
+from shoal.api.env import AgentGroup
+from shoal.api.experiment import Experiment
+from shoal.envs import make_env
+from shoal.envs.curriculum import env_at
+from shoal.rollout.world import world_space
+
+
+@dataclass(frozen=True)
+class EnvFacts:
+    """Data alone."""
+
+    groups: dict[str, AgentGroup]
+    mask_widths: dict[str, int | None]
+    """Group -> actions that its mask has; None: it has none."""
+    state_space: Space[Any]
+    """What a central critic sees: the global state, or all that all agents see."""
+    game_return: Literal["sum", "mean"]
+
+
+def inspect_env(experiment: Experiment) -> EnvFacts:
+    """Open one copy, reset it, close it."""
+    env = make_env(env_at(experiment, 0), 1)
+    try:
+        first = env.reset(0)
+        masks = {name: turn.action_mask for name, turn in first.turns.items()}
+        widths = {name: None if mask is None else mask.shape[-1] for name, mask in masks.items()}
+        return EnvFacts(env.groups, widths, world_space(env.groups, first), env.game_return)
+    finally:
+        env.close()

@@ -1,0 +1,124 @@
+"""From an experiment to a Program. Networks are built on the way, to see how large everything is, and dropped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from shoal.api.algorithm import Task
+from shoal.api.experiment import Experiment
+from shoal.api.policy_spec import PolicyFacts, PolicyPlan, PolicySpec, Source
+from shoal.api.program import Program
+from shoal.base.config import Named
+from shoal.base.errors import InputError
+from shoal.base.seeding import derive_seed
+from shoal.base.table import did_you_mean
+from shoal.checkpoints.store import CheckpointStore
+from shoal.models import resolved_model
+from shoal.monitoring.run_folder import RunFolder
+from shoal.program.env_facts import EnvFacts, inspect_env
+from shoal.program.placement import lanes_per_batch, resolve_placement, with_all_copies
+from shoal.program.processes import lay_out
+from shoal.program.roles import Role, assign_roles
+from shoal.rollout.plans import algorithm_class, build_algorithm
+from shoal.rollout.team import team_group
+from shoal.workers.replay_shards import nbytes_of, sequences_of
+
+
+def expand(experiment: Experiment, *, exact: bool = True, facts: EnvFacts | None = None) -> Program:
+    """Fill in what the experiment leaves open, and lay it out.
+
+    `exact`: whether a run with lag is, if it does not say. `facts`: of its environment, where they are known already.
+    """
+    experiment = with_all_copies(experiment)
+    facts = facts or inspect_env(experiment)
+    roles = assign_roles(experiment, facts.groups)
+    alone = sum(role.config.learns for role in roles) == 1
+    specs: dict[str, PolicySpec] = {}
+    plans: dict[str, PolicyPlan] = {}
+    for role in roles:
+        spec = _spec(experiment, role, facts, alone=alone)
+        if spec.learns:
+            plans[role.policy] = _plan(experiment, spec, facts)
+            spec = plans[role.policy].spec
+        specs[role.policy] = spec
+    _check_pasts(specs, plans)
+    placement = resolve_placement(experiment, plans.values(), exact=exact)
+    resolved = experiment.model_copy(update={"placement": placement, **_sections_in_use(experiment, specs)})
+    return lay_out(Program(resolved, specs, facts.game_return), plans)
+
+
+def _spec(experiment: Experiment, role: Role, facts: EnvFacts, *, alone: bool) -> PolicySpec:
+    group, config = facts.groups[role.group], role.config
+    own = replace(group, agents=tuple(group.agents[column] for column in role.columns))
+    lanes, whole = experiment.env.num_envs * len(role.columns), len(role.columns) == len(group.agents)
+    source = None if config.from_ is None else _find_source(config.from_, role.policy)
+    spec = PolicySpec(
+        role.policy, config, role.group, role.columns, role.count, own, lanes, facts.mask_widths[role.group], whole,
+        source=source,
+    )  # fmt: skip
+    if not config.learns:
+        return spec
+    where = f"policies.{role.policy}."
+    section, at = (config.algorithm, f"{where}algorithm") if config.algorithm else (experiment.algorithm, "algorithm")
+    settings = algorithm_class(section, at).Config.parse(section.rest, at=at)
+    body, at = (config.model, f"{where}model") if config.model else (experiment.model, "model")
+    model = Named.parse(resolved_model(body, own.observation_space, at=at), at=at)
+    seed = experiment.seed if alone else derive_seed(experiment.seed, f"policy {role.policy}")  # they begin apart
+    batch, replicas = lanes_per_batch(experiment, lanes), experiment.placement.trainers or 1
+    task = Task(own, batch, seed, experiment.stop.steps, replicas, facts.state_space, all_lanes=lanes)
+    return replace(spec, algorithm=Named(**{**settings.model_dump(), "name": section.name}), model=model, task=task)
+
+
+def _plan(experiment: Experiment, spec: PolicySpec, facts: EnvFacts) -> PolicyPlan:
+    """With its algorithm, and what is known of it once it is built."""
+    algorithm = build_algorithm(spec)
+    needs, flat = algorithm.needs, algorithm.flat
+    if needs.lane == "env":
+        if experiment.deal == "shuffled":
+            assert spec.algorithm is not None
+            raise InputError(
+                f"deal = 'shuffled': '{spec.algorithm.name}' learns as a team, whose agents stay; leave it out"
+            )
+        own, width = team_group(spec.group, facts.state_space), spec.mask_width
+        width = width and width * len(own.agents)
+        spec = replace(spec, group=own, lanes=experiment.env.num_envs, mask_width=width)
+    plan = PolicyPlan(spec, algorithm)
+    known = PolicyFacts(
+        flat.parameters.numel(), flat.parameters.nbytes, flat.nbytes, needs.unroll,
+        needs.burn_in + needs.unroll + needs.bootstrap, needs.max_lag, needs.replay is not None,
+        sequences_of(plan), nbytes_of(plan) if needs.replay is not None else 0,
+    )  # fmt: skip
+    return PolicyPlan(replace(spec, facts=known), algorithm)
+
+
+def _check_pasts(specs: dict[str, PolicySpec], plans: dict[str, PolicyPlan]) -> None:
+    for name, spec in specs.items():
+        past = spec.config.past
+        if past is not None and past.of in plans and plans[past.of].algorithm.needs.lane == "env":
+            raise InputError(f"policies.{name}.past.of = '{past.of}' learns as a team: it cannot be met as a past one")
+
+
+def _sections_in_use(experiment: Experiment, specs: dict[str, PolicySpec]) -> dict[str, Any]:
+    """For `config.yaml`: a single policy's settings are the experiment's, several have their own."""
+    learning = {name: spec for name, spec in specs.items() if spec.learns}
+    if len(learning) == 1 and not experiment.policies:
+        (spec,) = learning.values()
+        return {"algorithm": spec.algorithm, "model": spec.model}
+    own = {
+        name: spec.config.model_copy(update={"algorithm": spec.algorithm, "model": spec.model})
+        for name, spec in learning.items()
+    }
+    return {"policies": {**experiment.policies, **own}}
+
+
+def _find_source(source: str, name: str) -> Source:
+    """The newest version of a policy of another run: `runs/EXPERIMENT/TRIAL` or `runs/EXPERIMENT/TRIAL:POLICY`."""
+    path, _, wanted = source.partition(":")
+    folder = RunFolder.find(path)
+    program = expand(Experiment.parse(folder.read_config()))
+    found = wanted or (name if name in program.learners else program.learners[0])
+    if found not in program.learners:
+        raise InputError(f"policies.{name}.from = '{source}': {did_you_mean(found, program.learners)}")
+    newest = CheckpointStore(folder.checkpoints).latest()
+    return Source(program.policies[found], str(folder.checkpoints), newest.version)

@@ -1,0 +1,109 @@
+"""What runs where: the settings that an experiment leaves open, filled in; what cannot be shared out is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from shoal.api.experiment import ActorRange, Experiment, PlacementConfig
+from shoal.api.policy_spec import PolicyPlan
+from shoal.base.config import Named
+from shoal.base.errors import InputError
+from shoal.workers.replica_sync import SYNCS, ReplicaSync
+
+
+def with_all_copies(experiment: Experiment) -> Experiment:
+    """A range of actors: copies are counted for the most of them."""
+    placement = experiment.placement
+    actors = placement.actors
+    if not isinstance(actors, ActorRange):
+        if placement.envs_per_actor is not None:
+            raise InputError(
+                "placement.envs_per_actor is for a range of actors: leave it out, or give actors: {min, max}"
+            )
+        return experiment
+    each = placement.envs_per_actor or max(1, experiment.env.num_envs // actors.min)
+    env = experiment.env.model_copy(update={"num_envs": each * actors.max})
+    placed = placement.model_copy(update={"envs_per_actor": each})
+    return experiment.model_copy(update={"env": env, "placement": placed})
+
+
+def lanes_per_batch(experiment: Experiment, lanes: int) -> int:
+    """Of all replicas together."""
+    actors = experiment.placement.actors
+    return lanes // actors.max * actors.min if isinstance(actors, ActorRange) else lanes
+
+
+def resolve_placement(experiment: Experiment, plans: Collection[PolicyPlan], *, exact: bool) -> PlacementConfig:
+    """Fill in what was left out. Who names no actors means one process."""
+    asked, copies = experiment.placement, experiment.env.num_envs
+    needs = min((plan.algorithm.needs for plan in plans), key=lambda needs: needs.max_lag)
+    trainers = asked.trainers or 1
+    elastic = isinstance(asked.actors, ActorRange)
+    actors = asked.actors.max if isinstance(asked.actors, ActorRange) else asked.actors or max(trainers, asked.buffers)
+    lag = asked.max_lag if asked.max_lag is not None else max(needs.max_lag, asked.buffers and 1)
+    agree = asked.agree or Named(name=needs.agree)
+    sync = _sync(agree)
+    alone = trainers > 1 and not sync.in_step
+    _check_shares(asked, copies, actors, trainers)
+    if elastic and (trainers > 1 or not lag or asked.exact or asked.inference == "worker"):
+        raise InputError(
+            "placement.actors = {min, max}: actors that come and go need placement.max_lag of 1 or more, one trainer, "
+            "inference: inline, and cannot be exact"
+        )
+    if asked.exact and alone:
+        raise InputError(
+            f"placement.exact = true: {agree.name} replicas never agree to the bit; choose agree: allreduce"
+        )
+    by_default = (exact or lag == 0) and not (alone or elastic or asked.buffers)
+    if experiment.curriculum:  # when a stage begins is a matter of time, but in one thread
+        by_default = exact
+    changes = {
+        "trainers": trainers, "actors": asked.actors if elastic else actors, "max_lag": lag, "agree": agree,
+        "together": asked.together if asked.together is not None else asked.actors is None and not asked.buffers,
+        "exact": asked.exact if asked.exact is not None else by_default,
+    }  # fmt: skip
+    placement = asked.model_copy(update=changes)
+    _check_buffers(placement, asked, plans)
+    return placement
+
+
+def _sync(agree: Named) -> type[ReplicaSync]:
+    cls: type[ReplicaSync] = SYNCS.load(agree.name)
+    cls.Config.parse(agree.rest, at="placement.agree")
+    return cls
+
+
+def _check_shares(asked: PlacementConfig, copies: int, actors: int, trainers: int) -> None:
+    if copies % (actors * asked.ring):
+        ring = f" x placement.ring = {asked.ring}" if asked.ring > 1 else ""
+        nearest = _nearest(copies // asked.ring, actors) if copies % asked.ring == 0 else 1
+        raise InputError(f"placement.actors = {actors}{ring} cannot share env.num_envs = {copies}: try {nearest}")
+    if actors % trainers:
+        raise InputError(f"placement.trainers = {trainers} cannot share placement.actors = {actors}: try {trainers}")
+
+
+def _nearest(copies: int, actors: int) -> int:
+    return min((n for n in range(1, copies + 1) if copies % n == 0), key=lambda n: abs(n - actors))
+
+
+def _check_buffers(placement: PlacementConfig, asked: PlacementConfig, plans: Collection[PolicyPlan]) -> None:
+    """Whether replay can be shared out as `placement` says, which follows from what was `asked`."""
+    buffers = placement.buffers
+    if not buffers:
+        return
+    said = f"placement.buffers = {buffers}"
+    needs = [plan.algorithm.needs.replay for plan in plans if plan.algorithm.needs.replay is not None]
+    if not needs:
+        raise InputError(f"{said}: nothing is replayed here; leave it out")
+    if placement.trainers != 1:
+        raise InputError(f"{said} is for one trainer: leave placement.trainers out")
+    if asked.exact or asked.max_lag == 0:
+        raise InputError(
+            f"{said}: who comes first decides what is drawn, so it is never exact; leave placement.exact and max_lag out"
+        )
+    if not isinstance(placement.actors, int):
+        raise InputError(f"{said}: buffer workers are dealt to actors that stay; give placement.actors one number")
+    if placement.actors * placement.ring % buffers:
+        raise InputError(f"{said} cannot share placement.actors = {placement.actors}: try actors = {buffers}")
+    if (fewest := min(replay.sequences for replay in needs)) < buffers:
+        raise InputError(f"{said}: a batch has {fewest} sequences, and each buffer gives at least one; try {fewest}")

@@ -1,0 +1,97 @@
+"""What one launcher can, all can: evaluation, curricula, buffer workers, own workers and exact resume on three machines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from nodes import Cluster
+from test_ray_runs import SPREAD, assert_balanced, cluster, lines, trained, weights  # noqa: F401 (a fixture)
+
+from shoal.api.experiment import load_experiment
+from shoal.checkpoints.store import CheckpointStore
+from shoal.checkpoints.worker_state import state_of
+from shoal.recipes import find
+from shoal.runs.train import resume, train
+
+pytestmark = [pytest.mark.usefixtures("_has_ray"), pytest.mark.timeout(600)]
+
+THREE = [*SPREAD, "placement.actors=3"]
+
+
+def places(run: Path) -> dict[str, str]:
+    """Process -> the machine it was placed on."""
+    return {line["process"]: line["node"] for line in lines(run / "events.jsonl") if line["kind"] == "placed"}
+
+
+@pytest.mark.slow
+def test_evaluation_beside_training(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    run = trained(cluster, tmp_path, "scored", *THREE, "evaluation.every=4 updates", "evaluation.episodes=8",
+                  "stop.updates=12", "stop.return=null")  # fmt: skip
+    scores = [line for line in lines(run / "events.jsonl") if line["kind"] == "evaluation"]
+    assert scores
+    assert scores[-1]["version"] == 12, "the last version is scored too"
+    assert "best" in CheckpointStore(run / "checkpoints").tags()
+    assert len(set(places(run).values())) == 3
+    assert_balanced(run)
+
+
+@pytest.mark.slow
+def test_a_curriculum(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    run = trained(cluster, tmp_path, "staged", "placement.actors=2", "placement.cluster.strategy=spread",
+                  recipe="deep-sea-stages")  # fmt: skip
+    stages = [line["stage"] for line in lines(run / "events.jsonl") if line["kind"] == "stage"]
+    assert stages == sorted(set(stages))
+    assert len(stages) >= 2
+    end = next(line for line in lines(run / "events.jsonl") if line["kind"] == "stop")
+    assert "stop.return" in end["reason"], end
+
+
+@pytest.mark.slow
+def test_buffer_workers_on_another_machine_than_the_trainer(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    run = trained(cluster, tmp_path, "replayed", "placement.actors=2", "placement.buffers=2",
+                  "placement.cluster.strategy=spread", "stop.steps=100_000", recipe="cartpole-dqn")  # fmt: skip
+    at = places(run)
+    buffers = {machine for process, machine in at.items() if process.startswith("buffer")}
+    assert buffers - {at["trainer"]}, at
+    assert_balanced(run)
+    end = next(line for line in lines(run / "events.jsonl") if line["kind"] == "stop")
+    assert "stop.return = 475 reached" in end["reason"], end
+
+
+@pytest.mark.slow
+def test_a_worker_of_ones_own(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    page = Path(__file__).parents[2] / "docs" / "tasks" / "your-own-worker.md"
+    (code,) = re.findall(r"```python\n(# halver.py\n.*?)```", page.read_text(), re.S)
+    (tmp_path / "halver.py").write_text(code.replace("self.last < 10", "self.last < 1"))
+    own = "workers={halver: " + f"{tmp_path}/halver.py:HalverSpec" + "}"
+    run = trained(cluster, tmp_path, "own", *THREE, own, "stop.seconds=15", "stop.steps=null", "stop.return=null")
+    rates = [line["lr"] for line in lines(run / "events.jsonl") if line["kind"] == "reconfigured"]
+    assert rates[:3] == [5e-4, 2.5e-4, 1.25e-4]
+    kept = state_of(CheckpointStore(run / "checkpoints").latest(), "halver")
+    assert kept["rate"] == rates[-1]
+    assert kept["episodes"] > 0
+
+
+@pytest.mark.slow
+def test_an_exact_run_is_resumed_to_the_bit(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    words = [*THREE, "placement.max_lag=0", "stop.return=null"]
+    trained(cluster, tmp_path, "far", *words, "stop.updates=3")
+    far = trained(cluster, tmp_path, "far", "--resume", "stop.updates=6")
+    near = train(
+        load_experiment(find("cartpole"), [*words, "stop.updates=6"]), trial="near", root=tmp_path / "runs", on="inline",
+        quiet=True,
+    )  # fmt: skip
+    assert weights(far) == weights(near.folder)
+    resume("cartpole", "far", root=tmp_path / "runs", on="inline", quiet=True, overrides=["stop.updates=8"])
+    resume("cartpole", "near", root=tmp_path / "runs", on="inline", quiet=True, overrides=["stop.updates=8"])
+    assert weights(far) == weights(near.folder)
+
+
+@pytest.mark.slow
+def test_averaging_between_machines(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    run = trained(cluster, tmp_path, "mixed", "placement.cluster.strategy=spread", recipe="cartpole-a4c")
+    end = next(line for line in lines(run / "events.jsonl") if line["kind"] == "stop")
+    assert "stop.return = 475 reached" in end["reason"], end
+    assert len({machine for process, machine in places(run).items() if process.startswith("trainer")}) == 2
