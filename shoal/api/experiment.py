@@ -121,7 +121,7 @@ class PlacementConfig(Config):
     trainers: Count | None = Field(None, ge=1)
     """Replicas of each trainer; each learns from its share of the actors."""
     agree: Annotated[Named | None, BeforeValidator(as_named)] = None
-    """How replicas agree: `allreduce` (one gradient, in step) or `hogwild` (one block of parameters, each at its own pace)."""
+    """How replicas agree: `allreduce` (one gradient, in step), `hogwild` (one memory) or `average` (mixed now and then)."""
     together: bool | None = None
     """Actors live in the process of their trainer, and take turns with it; otherwise in processes of their own."""
     max_lag: Count | None = Field(None, ge=0)

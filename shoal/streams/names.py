@@ -28,6 +28,16 @@ def evaluated(policy: str) -> str:
     return f"evaluated/{policy}"
 
 
+def own_version(policy: str, rank: int) -> str:
+    """Parameter versions of one replica, where each has its own."""
+    return f"version/{policy}/{rank}"
+
+
+def weights(policy: str, rank: int) -> str:
+    """What a replica gives to be averaged."""
+    return f"weights/{policy}/{rank}"
+
+
 def past(player: str) -> str:
     """Earlier versions that a policy plays as."""
     return f"past/{player}"

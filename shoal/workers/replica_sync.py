@@ -2,6 +2,7 @@
 
     allreduce   one gradient, the mean of all: replicas stay equal to the bit, the first publishes
     hogwild     one block of parameters in shared memory that all write, each at its own pace (Recht et al. 2011)
+    average     each trains alone, and takes a share of the mean of all every so many updates
 
 A trainer without others is `allreduce` among one.
 """
@@ -36,6 +37,7 @@ LIFE = 1 << 40
 SYNCS = Table("placement.agree", {
     "allreduce": "shoal.workers.replica_sync:Allreduce",
     "hogwild": "shoal.workers.replica_sync:Hogwild",
+    "average": "shoal.workers.average:Average",
 })  # fmt: skip
 
 
