@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "shoal"
 ORDER = (
-    "base", "api", "monitoring", "models", "envs", "buffers", "streams", "algorithms", "rollout", "checkpoints", "evaluation",
+    "base", "api", "monitoring", "models", "envs", "buffers", "streams", "algorithms", "checkpoints", "rollout", "evaluation",
     "workers", "program", "launchers", "runs", "population", "league", "federation", "analysis", "testing", "recipes",
     "dashboard", "cli",
 )  # fmt: skip

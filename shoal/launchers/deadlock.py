@@ -8,7 +8,6 @@ can go on follows from the experiment alone, and so does what is posted next: bi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from shoal.api.orders import Flush
@@ -27,13 +26,12 @@ class Standing:
     """Producer -> fragments posted that are not freed."""
 
 
-def flushes(program: Program, look: Callable[[], dict[str, Standing]]) -> list[Flush]:
-    """What to order so that somebody can go on; nothing, if somebody can. `look` reads counters that only grow.
+def flushes(program: Program, standing: dict[str, Standing]) -> list[Flush]:
+    """What to order so that somebody can go on; nothing, if somebody can. `standing`: policy by policy.
 
-    They are read twice: if nothing has changed in between, all of it was true at one moment. That everyone waits then stays true.
+    Versions have to be looked up after the rounds: who waits for one that is not out even then has not moved meanwhile.
     """
-    standing = look()
-    if not _all_wait(program, standing) or look() != standing:
+    if not _all_wait(program, standing):
         return []
     policy = max(standing, key=lambda name: _have(program, standing[name]))  # of equals, the first
     found = standing[policy]

@@ -134,7 +134,7 @@ class InlineLauncher:
         """Nobody can go on: let fragments be posted that are not full, if that is what everyone waits for."""
         if len(self.mailboxes) < 2:
             return False
-        due = flushes(self._program, self._look)
+        due = flushes(self._program, self._look())
         for order in due:
             for worker in self._workers.values():
                 for message in worker.handle(order):

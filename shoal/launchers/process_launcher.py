@@ -174,19 +174,28 @@ class ProcessLauncher:
         """If policies wait for each other's actors: let fragments be posted that are not full."""
         if self._conductor.controller.paused or len(self._resting) == len(self._replicas):
             return
-        due = flushes(self._program, self._look)
-        if due and (standing := self._look()) != self._flushed:
-            self._flushed = standing
-            for order in due:
-                self.order(self._actor_of(order.producer), order)
+        if not flushes(self._program, self._standing(lambda policy: self.mailboxes[policy].latest())):
+            return
+        standing = self._standing(self._newest)  # asked where they are made: what was heard here may be late
+        if standing == self._flushed:
+            return
+        self._flushed = standing
+        for order in flushes(self._program, standing):
+            self.order(self._actor_of(order.producer), order)
 
-    def _look(self) -> dict[str, Standing]:
+    def _standing(self, newest: Callable[[str], int]) -> dict[str, Standing]:
+        """In exact runs by what actors have said, which is true of the end of a poll: in the middle of a step an actor may have
+        posted for one policy and not yet for the other. An actor that waited then waits still, if its version is not out now."""
         found = {}
         for policy in self.mailboxes:
-            rings = [self._counters(producer, policy) for producer in range(self._program.producers)]
-            start = self._starts[policy]
-            posted, waiting = (start + ring.posted for ring in rings), (ring.posted - ring.freed for ring in rings)
-            found[policy] = Standing(self._newest(policy), tuple(posted), tuple(waiting))
+            producers, start = range(self._program.producers), self._starts[policy]
+            if self._program.exact:
+                posted = tuple(self._rounds.get(p, {}).get(policy, start) for p in producers)
+                found[policy] = Standing(newest(policy), posted)
+            else:
+                rings = [self._counters(p, policy) for p in producers]
+                posted = tuple(start + ring.posted for ring in rings)
+                found[policy] = Standing(newest(policy), posted, tuple(ring.posted - ring.freed for ring in rings))
         return found
 
     def _actor_of(self, producer: int) -> str:

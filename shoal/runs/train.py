@@ -2,97 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
-import numpy as np
 import torch
 
-from shoal.api.evaluation import Scores
 from shoal.api.experiment import ActorRange, Experiment
-from shoal.api.messages import Message
-from shoal.api.orders import Evaluate, Heard, Order, Pause, Reconfigure, SetStage
 from shoal.api.program import Program
 from shoal.base.errors import InputError
-from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
-from shoal.checkpoints.worker_state import about, files_of, has_replay, steps_of, versions_of
 from shoal.envs.curriculum import check_stages
-from shoal.evaluation.evaluator import Evaluator
-from shoal.evaluation.seating import make_evaluator, make_random_evaluator
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
-from shoal.monitoring.logs import LOG, log_to
 from shoal.monitoring.run_folder import RunFolder
-from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
 from shoal.monitoring.terminal import TerminalView
 from shoal.program.expand import expand
 from shoal.program.probe import choose_placement
-from shoal.rollout.plans import Plans
-from shoal.runs import provenance
-from shoal.runs.panel import Panel
-from shoal.streams import names
-from shoal.streams.control import pieces_of
-from shoal.workers.controller import (
-    Confirm,
-    Controller,
-    Decision,
-    EnterStage,
-    Give,
-    KeepScore,
-    SaveNow,
-    Say,
-    WriteRow,
-)
+from shoal.runs.run import Cluster, Outcome, run_in
 
 LAUNCHERS = ("inline", "local", "ray")
-BEST = "best"
-"""The tag of the version with the best score."""
-RANDOM_EPISODES = 20
-"""Played at random before a run of several agents, for comparison."""
-
-
-class View(Sink, Protocol):
-    """A sink that is also told what is worth a line."""
-
-    def note(self, text: str) -> None:
-        """A line that stays."""
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Which Ray runs it, for `--on ray`."""
-
-    address: str | None = None
-    """`auto`, or HOST:PORT; None: one of our own on this machine, which ends with the run."""
-    working_dir: str | None = None
-    """The folder with the user's own code, if the machines do not share it."""
-    detach: bool = False
-    """Return once the run has begun."""
-
-
-MakeLauncher = Callable[[Program, "Checkpoint | None", RunFolder], Launcher]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended."""
-
-    folder: Path
-    reason: str
-    steps: int
-    version: int
-    seconds: float
-    scores: Scores | None
-    """The last confirmation, if there was one."""
-    interrupted: bool
 
 
 def train(
@@ -164,26 +93,6 @@ def _train(
     return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, why=why)
 
 
-def run_in(
-    folder: RunFolder, program: Program, start: Checkpoint | None, launcher: MakeLauncher, *,
-    on: str, view: View | None, argv: list[str], why: str | None,
-) -> Outcome:  # fmt: skip
-    """One run in its folder, with whatever launcher; `why`: the first thing to say."""
-    with ExitStack() as stack:
-        folder.lock()
-        stack.callback(folder.unlock)
-        stack.enter_context(log_to(folder.logs, on))
-        # Workers first: a checkpoint that does not fit must not cost the run its settings.
-        workers = stack.enter_context(closing(launcher(program, start, folder)))
-        folder.write_config(program.experiment.model_dump())
-        provenance.write(folder, argv, program.experiment.seed, on)
-        folder.event("start", version=start.version if start else 0, resumed=start is not None)
-        run = _Run(folder, program, workers, start, stack, view)
-        if why is not None:
-            run.note(why)
-        return run.go()
-
-
 def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
     if on == "inline" or fits_one_process(program):
         return InlineLauncher(program, start, folder.checkpoints)
@@ -195,246 +104,3 @@ def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFo
 def fits_one_process(program: Program) -> bool:
     """One process has all workers but the controller."""
     return len(program.processes) == 1
-
-
-class _Run:
-    """The pieces of a run. It hears what workers say, and carries out what the controller decides."""
-
-    def __init__(
-        self, folder: RunFolder, program: Program, launcher: Launcher, start: Checkpoint | None, stack: ExitStack,
-        view: View | None,
-    ) -> None:  # fmt: skip
-        self._folder, self._program, self._launcher, self._stack = folder, program, launcher, stack
-        self._evaluator: Evaluator | None = None
-        experiment = program.experiment
-        self._store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
-        step = start.meta["steps"] if start is not None else None
-        sinks: list[Sink] = [JsonlSink(folder.metrics, step)]
-        self._board = TensorBoardSink(folder.tensorboard, step) if experiment.log.tensorboard else None
-        if self._board is not None:
-            sinks.append(self._board)
-        self._view = view
-        if view is not None:
-            sinks.append(view)
-        self._sink = stack.enter_context(closing(FanOut(sinks)))
-        self.controller = Controller(experiment, list(program.learners), game_return=program.game_return)
-        self._panel = stack.enter_context(closing(Panel(folder, self._obey)))
-        self.doors: list[Any] = [self._panel]
-        self._listeners = [spec for spec in program.workers if spec.hears]
-        self._hurried = False
-        self._held = stack.enter_context(ExitStack())
-        """Checkpoints that are being evaluated, or are about to be: one of them may be the best."""
-        if start is not None:
-            self.controller.scoreboard.recall(folder.read_events())
-            replay = has_replay(program, start) and launcher.goes_on is not None
-            versions, steps = versions_of(program, start), steps_of(program, start)
-            self.controller.load_state_dict(start.meta["controller"], versions, steps, replay=replay)
-            self._say_what_begins_anew(start, replay=replay)
-            self._launcher.order("", SetStage(self.controller.stage))
-
-    def _say_what_begins_anew(self, start: Checkpoint, *, replay: bool) -> None:
-        """A resumed run is not always the one that was left."""
-        for tag in self._store.drop_newer(start.version):
-            self.note(f"the tag '{tag}' is gone: its checkpoint was newer than {start.version}, where the run goes on")
-        if any(spec.facts.sequences for spec in self._program.policies.values()) and not replay:
-            self.note("replay starts empty, and warms up again: the checkpoint does not hold what fits here")
-        if not self._launcher.goes_on:
-            self.note("open episodes begin anew: the checkpoint does not hold them as they were")
-        for version, damage in start.skipped:
-            self.note(f"checkpoint {version} is damaged and was passed over: {damage}")
-
-    def go(self) -> Outcome:
-        """Run, save, say how it ended."""
-        self._measure_random_play()
-        caught = self._launcher.run(self)
-        self._save()
-        if caught is None and self.controller.evaluate_last:
-            self._evaluate_last()
-        if self.controller.scoreboard.untold:  # a score that came after the last row has one of its own
-            self._write_row()
-        reason, counters = self.controller.reason, self.controller.counters
-        assert reason is not None
-        LOG.info(reason)
-        self._say_bottleneck()
-        if (cost := self.controller.scoreboard.line()) is not None:
-            self.note(cost)
-        self._folder.event("stop", reason=reason, **dataclasses.asdict(counters))
-        return Outcome(
-            self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
-            self.controller.confirmed, caught is not None,
-        )  # fmt: skip
-
-    def _evaluate_last(self) -> None:
-        """Training is over, so it can be waited for; another order to stop ends that."""
-        controller, last = self.controller, self.controller.counters.update
-        if controller.scoreboard.due < last:
-            self._order_evaluation()
-
-        def done() -> bool:
-            return controller.scoreboard.judged >= last or self._hurried or not controller.evaluate_last
-
-        self._launcher.run_only(self, "evaluation", done)
-
-    def _measure_random_play(self) -> None:
-        """Where there are several agents, a return says little until it is seen beside that of random play."""
-        agents = sum(spec.count for spec in self._program.policies.values())
-        if agents < 2:
-            return
-        with closing(make_random_evaluator(self._program, RANDOM_EPISODES)) as evaluator:
-            scores = evaluator.evaluate(RANDOM_EPISODES, seed=derive_seed(self._program.experiment.seed, "random play"))
-        team = {"baseline/random_team_return": scores.mean, "baseline/random_agent_return": scores.mean / agents}
-        self.controller.baseline = team
-        self._folder.event("random play", **team, episodes=RANDOM_EPISODES)
-
-    def _say_bottleneck(self) -> None:
-        one_process = isinstance(self._launcher, InlineLauncher)
-        line = self.controller.time.line(max_lag=self._program.max_lag, one_process=one_process)
-        if line is not None:
-            self.note(line)
-
-    # ------------------------------------------------------------ what workers say, what the controller decides
-
-    def receive(self, message: Message) -> None:
-        """A worker said something: those who listen to it hear it, and the controller decides."""
-        for spec in self._listeners:
-            if isinstance(message, spec.hears):
-                for piece in pieces_of(message):
-                    self._launcher.order(spec.name, Heard(piece))
-        self.controller.receive(message)
-        self._carry_out()
-
-    def listen(self) -> None:
-        """Take orders of people, if there are any."""
-        self._panel.poll()
-        self._carry_out()
-
-    def _carry_out(self) -> None:
-        while self.controller.todo:
-            self._do(self.controller.todo.popleft())
-
-    def _do(self, decision: Decision) -> None:
-        match decision:
-            case Confirm():
-                self._launcher.quiet()
-                self.controller.confirm(self._confirm())
-            case WriteRow():
-                self._write_row()
-            case SaveNow(evaluate):
-                self._launcher.quiet()
-                self._save()
-                if evaluate:
-                    self._order_evaluation()
-            case KeepScore(event):
-                self._keep_score(event)
-            case EnterStage(stage):
-                self._launcher.order("", SetStage(stage))
-                self._folder.event("stage", stage=stage, steps=self.controller.counters.steps)
-            case Give(to, order):
-                self._give(to, order)
-            case Say(text, event, facts):
-                self.note(text)
-                if event:
-                    self._folder.event(event, **facts)
-
-    def _write_row(self) -> None:
-        self._sink.write(self.controller.row(self._launcher.accounts()))
-
-    def _save(self) -> None:
-        """Write a checkpoint of this moment."""
-        controller, counters = self.controller, self.controller.counters
-        snapshot = self._launcher.save(counters.update)
-        clocks = controller.clocks.items()
-        meta = {
-            "steps": counters.steps, "controller": controller.state_dict(self._launcher.accounts()),
-            "versions": {policy: clock.version for policy, clock in clocks},
-            "policy_steps": {policy: clock.steps for policy, clock in clocks},
-            **about(self._program, snapshot.states),
-        }  # fmt: skip
-        self._store.save(counters.update, snapshot.learned, meta, extras=files_of(snapshot.states))
-        controller.saved()
-
-    def _order_evaluation(self) -> None:
-        """The version that was just saved: its parameters travel, and the checkpoint stays until its score is heard."""
-        controller, version = self.controller, self.controller.counters.update
-        self._held.enter_context(self._store.hold(version))
-        for policy, mailbox in self._launcher.mailboxes.items():
-            block = np.empty(self._program.policies[policy].facts.nbytes, np.uint8)
-            mailbox.read(mailbox.latest(), block)  # trainers rest: it is what was just saved
-            self._launcher.publish(names.evaluated(policy), version, block)
-        controller.order_evaluation()
-        self._launcher.order("evaluation", Evaluate(version, controller.counters.steps, controller.stage))
-
-    def _keep_score(self, event: dict[str, Any]) -> None:
-        self._folder.event("evaluation", **event)
-        if event["video"] is not None and self._board is not None:
-            self._board.animate(event["steps"], (self._folder.videos / event["video"]).with_suffix(".gif"))
-        if event["best"]:
-            try:
-                self._store.tag(BEST, event["version"])
-            except InputError as error:
-                self.note(f"version {event['version']} is the best so far, and cannot be kept: {error}")
-        if self.controller.scoreboard.due <= event["version"]:
-            self._held.close()
-
-    def _confirm(self) -> Scores:
-        """Greedy episodes of the newest version, on seeds that no training episode uses."""
-        experiment = self._program.experiment
-        if self._evaluator is None:
-            plans, episodes = Plans(self._program), experiment.stop.episodes
-            evaluator = make_evaluator(self._program, plans, self._launcher.mailboxes, episodes)
-            self._evaluator = self._stack.enter_context(closing(evaluator))
-        seed = derive_seed(experiment.seed, "confirmation", counter=self.controller.counters.update)
-        return self._evaluator.evaluate(experiment.stop.episodes, seed=seed)
-
-    def _give(self, to: str, order: Order) -> None:
-        if isinstance(order, Reconfigure):  # actors prepare fragments by the same settings that trainers learn by
-            self._launcher.order("actor", order)
-        self._launcher.order(to, order)
-        facts = dataclasses.asdict(order) if isinstance(order, Reconfigure) else {}
-        self._folder.event("order", order=type(order).__name__, to=to, **facts)
-
-    def note(self, text: str) -> None:
-        """Say something aloud."""
-        LOG.info(text)
-        self._folder.event("note", text=text)
-        if self._view is not None:
-            self._view.note(text)
-
-    # ------------------------------------------------------------ what the panel asks for
-
-    def _obey(self, order: str) -> dict[str, Any]:
-        controller = self.controller
-        if order == "status":
-            return self._status()
-        if order == "stop":
-            self._hurried = controller.reason is not None
-            controller.stop("stopped by order")
-        elif order in ("SIGINT", "SIGTERM"):  # caught by a driver elsewhere
-            self._hurried = controller.reason is not None
-            controller.stop(f"interrupted by {order}")
-        elif order in ("pause", "unpause"):
-            controller.paused = order == "pause"
-            self._launcher.order("", Pause(controller.paused))
-        else:
-            raise InputError(f"there is no order '{order}': choose from status, pause, unpause, stop")
-        self._folder.event("order", order=order)
-        return {"state": self._state}
-
-    @property
-    def _state(self) -> str:
-        if self.controller.reason is not None:
-            return "stopping"
-        return "paused" if self.controller.paused else "running"
-
-    def _status(self) -> dict[str, Any]:
-        controller, account = self.controller, self._launcher.accounts()
-        shares = controller.time.shares()
-        return {
-            "run": self._folder.name, "pid": os.getpid(), "state": self._state,
-            "step": controller.counters.steps, "update": controller.counters.update,
-            "elapsed": controller.elapsed, "fps": controller.fps, "return": controller.recent_return,
-            "stop": self._program.experiment.stop.model_dump(exclude_none=True),
-            "workers": [{**shares.get(worker["kind"], {}), **worker} for worker in self._launcher.workers()],
-            "rows": account.named, "replay": account.replayed,
-            "judging": controller.scoreboard.judging, "judged": controller.scoreboard.newest,
-        }  # fmt: skip

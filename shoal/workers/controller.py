@@ -28,70 +28,15 @@ from shoal.api.messages import (
     Updated,
 )
 from shoal.api.metric import Metric, Total
-from shoal.api.orders import Order
 from shoal.base.cadence import Moment, is_due
 from shoal.evaluation.scoreboard import Scoreboard
 from shoal.monitoring.aggregate import Aggregator
 from shoal.monitoring.bottleneck import TimeAccount
 from shoal.monitoring.sinks import Row
 from shoal.streams.sample import Account
+from shoal.workers.decisions import Confirm, Decision, EnterStage, Give, KeepScore, SaveNow, Say, WriteRow
 
 RECENT_EPISODES = 20
-
-
-# ---------------------------------------------------------------- decisions
-
-
-@dataclass(frozen=True)
-class Confirm:
-    """Play greedy episodes with the newest version, and tell `confirm` what came of it."""
-
-
-@dataclass(frozen=True)
-class WriteRow:
-    """Write a row: that of `row`."""
-
-
-@dataclass(frozen=True)
-class SaveNow:
-    """Write a checkpoint of this moment."""
-
-    evaluate: bool
-    """And let it be evaluated."""
-
-
-@dataclass(frozen=True)
-class KeepScore:
-    """A version was evaluated: an event of the run; the version stays, if it is the best."""
-
-    event: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class EnterStage:
-    """All environments go on in this stage of the curriculum."""
-
-    stage: int
-
-
-@dataclass(frozen=True)
-class Give:
-    """A worker asked for this order; `to`: the name or the kind of a worker."""
-
-    to: str
-    order: Order
-
-
-@dataclass(frozen=True)
-class Say:
-    """A line for people. `event`: also an event of the run, of that kind."""
-
-    text: str
-    event: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-Decision = Confirm | WriteRow | SaveNow | KeepScore | EnterStage | Give | Say
 
 
 # ---------------------------------------------------------------- clocks

@@ -116,7 +116,7 @@ def test_close_waits_for_the_step_and_closes_the_world(world: tuple[BackgroundEn
 def test_a_rollout_gives_up_on_a_world_that_hangs(world: tuple[BackgroundEnv, Gated, Any]) -> None:
     env, _, rung = world
     rollout = Rollout(env, [], seed=0, timeout=0.2)
-    assert rollout.advance(Progress()) == "world"
+    assert rollout.advance(Progress()) == "env"
     with pytest.raises(TimeoutError, match=r"a step took longer than env\.timeout = 0\.2 s"):
-        wait_for(lambda: rollout.advance(Progress()) != "world", 30)
+        wait_for(lambda: rollout.advance(Progress()) != "env", 30)
     assert not rung.is_set()

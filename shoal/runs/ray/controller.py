@@ -27,7 +27,7 @@ from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import Row
 from shoal.program.expand import expand
 from shoal.runs.panel import ask
-from shoal.runs.train import Outcome, run_in
+from shoal.runs.run import Outcome, run_in
 from shoal.streams.transports.ray.agent import HostAgent
 from shoal.streams.transports.ray.messages import Message, Peer, Reported
 

@@ -26,7 +26,7 @@ from shoal.monitoring.terminal import TerminalView
 from shoal.program.expand import expand
 from shoal.runs.panel import NotRunningError
 from shoal.runs.ray.controller import RayController, RunOrder
-from shoal.runs.train import Cluster, Outcome
+from shoal.runs.run import Cluster, Outcome
 
 RESTARTS = 3
 """Times that Ray may start a dead controller again."""
