@@ -1,9 +1,9 @@
 """Between machines: what the relay carries, and how actors scale, on a real Ray cluster of two hosts in namespaces of this machine.
 
 - fragments and parameters through Shoal's relay and through plain Ray, in turns (peers/cluster_link.py);
-- `shoal train --on ray` with more and more actors over both hosts, of a world that sleeps 10 ms a step: its actors need hardly any
-  CPU, so that two cores can stand for many. Efficiency is steps/s over those of as many single actors;
-- RLlib's PPO with as many env runners on the same cluster, over the same world.
+- `shoal train --on ray` with more and more actors over both hosts, of an environment that sleeps 10 ms a step: its actors need
+  hardly any CPU, so that two cores can stand for many. Efficiency is steps/s over those of as many single actors;
+- RLlib's PPO with as many env runners on the same cluster, over the same environment.
 
 Both hosts share this machine's cores and memory, and no wire lies between them: the figures are of software, not of networks.
 """
@@ -45,7 +45,7 @@ FRAGMENTS = [
 """What is in them, MB, and rings that take turns."""
 LINK = {"fragments": FRAGMENTS, "parameters": [0.05, 1, 16], "versions": 2}
 SHAPE = {"copies": 2, "unroll": 16, "cpus": 0.1, "sleep": 0.01}
-"""Of every actor and of every env runner; the world sleeps so many seconds in a step."""
+"""Of every actor and of every env runner; the environment sleeps so many seconds in a step."""
 SHOAL = str(Path(sys.executable).with_name("shoal"))
 BAR = 0.9
 """Efficiency of the most actors."""

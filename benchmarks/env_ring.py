@@ -1,7 +1,7 @@
-"""What a ring of Envs brings: an actor process with copies of a world that sleeps, and a policy worker that decides for it.
+"""What a ring of Envs brings: an actor process with copies of an environment that sleeps, and a policy worker that decides for it.
 
 Without a ring, stepping and deciding take turns. With one, an Env is stepped while the others wait for their decisions; with
-`env.background` besides, every Env of the ring steps in a thread of its own, so that their sleeps overlap too. Two worlds:
+`env.background` besides, every Env of the ring steps in a thread of its own, so that their sleeps overlap too. Two environments:
 `sleeping`, 8 copies that sleep 5 ms a step, where deciding is nothing; `thinking`, 32 copies that sleep 0.25 ms, where deciding
 takes about as long as stepping. The trainer does nothing. Prints environment steps per second after warm-up, the gain over no
 ring, and the share of its time that the policy worker worked.

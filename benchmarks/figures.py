@@ -10,7 +10,7 @@ Point = tuple[float, float]
 
 
 class Parts(NamedTuple):
-    """Seconds of one core per environment step: to step the world, to decide, and to learn from it once."""
+    """Seconds of one core per environment step: to step the environment, to decide, and to learn from it once."""
 
     env: float
     inference: float

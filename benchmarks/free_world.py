@@ -1,4 +1,4 @@
-"""A world, a policy and an algorithm that cost next to nothing: what is left of a run's time is the framework's own."""
+"""An environment, a policy and an algorithm that cost next to nothing: what is left of a run's time is the framework's own."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def best_peer(results: dict[str, list[Run]]) -> str | None:
 
 
 def save(path: Path | None, document: dict[str, Any]) -> None:
-    """For `picture.py`, and for whoever doubts."""
+    """For `image.py`, and for whoever doubts."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=1) + "\n")

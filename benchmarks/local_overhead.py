@@ -1,8 +1,8 @@
-"""What the framework costs per environment step: real runs of a world, a policy and an algorithm that cost nothing.
+"""What the framework costs per environment step: real runs of an environment, a policy and an algorithm that cost nothing.
 
 `local` is an actor process beside the trainer's, lag 1; `inline` is everything in one thread. Time is the slope between the rows of
-`metrics.jsonl` after warm-up. Beside it, what world and policy cost when called alone in a loop. The bar is for `local` with 512
-copies; with 16 the cost per call of Python shows instead, so there microseconds per batched step are printed too.
+`metrics.jsonl` after warm-up. Beside it, what environment and policy cost when called alone in a loop. The bar is for `local` with
+512 copies; with 16 the cost per call of Python shows instead, so there microseconds per batched step are printed too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run(on: str, copies: int, truncates: bool, seconds: float) -> float:
 
 
 def alone(copies: int, truncates: bool, count: int = 5_000) -> float:
-    """Microseconds per environment step of world and policy with nothing around them."""
+    """Microseconds per environment step of environment and policy with nothing around them."""
     world, policy = FreeWorld(copies, truncates=truncates), CoinPolicy()
     seen = torch.from_numpy(world.reset(0).turns[AGENT].observation[:, 0])
     request = Request(seen, torch.zeros(copies, dtype=torch.bool), torch.rand(copies, 1))

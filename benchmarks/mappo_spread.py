@@ -3,7 +3,7 @@
 Same copies, unroll, minibatch, passes and networks (2 x 64 tanh, separate actor and critic); nobody learns from experience
 older than its newest version. Runs are interleaved and repeated. Prints agent-steps/s after warm-up; the share of the
 object's own limit, which is stepping it at random on every core at once; and Shoal's recipe `spread` (MAPPO in its native
-world) beside RLlib. Ratios are medians over repeats of two figures taken one after the other. A peer that does not install
+environment) beside RLlib. Ratios are medians over repeats of two figures taken one after the other. A peer that does not install
 or run is left out, and why is said.
 """
 

@@ -1,4 +1,4 @@
-"""How fast the native particle worlds step, beside mpe2's own: one core, one process, random actions, in turns.
+"""How fast the native particle environments step, beside mpe2's own: one core, one process, random actions, in turns.
 
 Prints environment steps per second of CPU time of each (a step is one copy advancing once), and their ratio. Episodes end
 and begin anew on both sides, and the actions are drawn before the clock starts. mpe2 steps one copy through its

@@ -1,4 +1,4 @@
-"""A world that sleeps, one copy at a time: what a ring of Envs is there for."""
+"""An environment that sleeps, one copy at a time: what a ring of Envs is there for."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ WARM = 0.2
 
 
 class Work:
-    """Steps of `copies` worlds of four numbers each, as CartPole has them."""
+    """Steps of `copies` environments of four numbers each, as CartPole has them."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.copies, self.batch, self.capacity = settings["copies"], settings["batch"], settings["capacity"]

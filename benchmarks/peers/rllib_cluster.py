@@ -1,4 +1,4 @@
-"""RLlib's side: PPO on the sleeping world, in a cluster that runs, with the settings given as JSON; prints one JSON line.
+"""RLlib's side: PPO on the sleeping environment, in a cluster that runs, with the settings given as JSON; prints one JSON line.
 
 Runs inside a host of the cluster. The env runners use this very interpreter: the cluster itself was started by another.
 """

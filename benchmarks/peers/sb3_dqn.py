@@ -17,7 +17,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "cartpole": ("MlpPolicy", SMALL),
     "pong": ("CnnPolicy", {"net_arch": []}),
 }
-"""Of each world; the one of Mnih et al. has its 512 units before `net_arch`."""
+"""Of each environment; the one of Mnih et al. has its 512 units before `net_arch`."""
 
 
 class Count(Watch):

@@ -1,6 +1,6 @@
 """Shoal's side: shared PPO on spread with the settings given as JSON; prints one JSON line.
 
-`native`: the recipe `spread` as it is, in Shoal's own world; otherwise mpe2's object, with the work that all sides do.
+`native`: the recipe `spread` as it is, in Shoal's own environment; otherwise mpe2's object, with the work that all sides do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the replicas of one trainer agree: by the mean of their gradients (`allreduce`), or by sharing one memory (`hogwild`).
 
 `AllreduceLearner` takes the place of `SoloLearner`: the same calls, and a round of a Tally in each. A replica trains by `hogwild`
-with `SoloLearner` itself, once `settle` has put parameters and optimisers into memory that all replicas share.
+with `SoloLearner` itself, once `adopt_shared` has put parameters and optimisers into memory that all replicas share.
 
 What may fail where, so that nobody is left waiting:
 
@@ -107,11 +107,11 @@ def tally_nbytes(algorithm: Algorithm) -> int:
 
 
 def nbytes_beside(algorithm: Algorithm) -> int:
-    """What `settle` needs apart from the policy's block."""
+    """What `adopt_shared` needs apart from the policy's block."""
     return sum(flat.nbytes for flat in _beside(algorithm))
 
 
-def settle(algorithm: Algorithm, block: Tensor, beside: Tensor, *, fill: bool) -> None:
+def adopt_shared(algorithm: Algorithm, block: Tensor, beside: Tensor, *, fill: bool) -> None:
     """Let the policy live in `block`, and optimisers and their other blocks in `beside`: memory that all replicas share.
 
     One replica fills both with what it holds, before any other comes and takes what is there.
@@ -122,9 +122,9 @@ def settle(algorithm: Algorithm, block: Tensor, beside: Tensor, *, fill: bool) -
         flat.adopt(beside[start:stop], fill=fill)
 
 
-def settle_in(shared: SharedBlock, algorithm: Algorithm, *, fill: bool) -> None:
+def adopt_shared_in(shared: SharedBlock, algorithm: Algorithm, *, fill: bool) -> None:
     """The same, in a block that processes share."""
-    settle(algorithm, torch.from_numpy(shared.block), torch.from_numpy(shared.beside), fill=fill)
+    adopt_shared(algorithm, torch.from_numpy(shared.block), torch.from_numpy(shared.beside), fill=fill)
 
 
 def _beside(algorithm: Algorithm) -> list[Flat]:

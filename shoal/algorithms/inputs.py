@@ -54,10 +54,10 @@ class Inputs(nn.Module):
 
     def __init__(self, sight: Sight) -> None:
         super().__init__()
-        parts = sight.noted.spaces  # type: ignore[attr-defined]
+        parts = sight.stored.spaces  # type: ignore[attr-defined]
         self.actor = Joined({name: parts[name] for name in (OWN, AGENT) if name in parts})
         # The own observation is among what the critic sees: it tells whose value is meant.
-        self.critic = None if sight.world is None else Joined({OWN: parts[OWN], **parts})
+        self.critic = None if sight.state is None else Joined({OWN: parts[OWN], **parts})
 
     def forward(self, stored: dict[str, Tree]) -> Tree:
         actor = self.actor(stored)

@@ -1,7 +1,7 @@
 """What several runs say together: the interquartile mean, and how sure it is. Pure functions of numpy arrays.
 
 The interquartile mean is that of Agarwal et al. 2021 ("Deep reinforcement learning at the edge of the statistical precipice"),
-and of their library rliable: sort, leave out the lowest and the highest `floor(n / 4)` values, take the mean of the rest. So
+and of their library rliable: sort, omit the lowest and the highest `floor(n / 4)` values, take the mean of the rest. So
 one bad seed of four or more moves it little, and it uses twice as many values as the median. Of fewer than four values nothing
 is left out: it is the mean.
 """

@@ -73,16 +73,16 @@ class Needs:
     """How many versions old experience may be when the experiment does not say."""
     agree: Agreement = "allreduce"
     """How replicas of the trainer agree when the experiment does not say."""
-    world: bool = False
-    """Lanes note what a central critic sees: observations are then those of `shoal.api.sight.Sight`."""
+    global_state: bool = False
+    """Lanes store what a central critic sees: observations are then those of `shoal.api.sight.Sight`."""
     lane: Literal["agent", "env"] = "agent"
     """What a lane follows: one agent, or one env copy with its agents side by side (`rollout/team.py`)."""
     team_reward: TeamReward = "sum"
     """Where a lane is an env copy: what the agents' rewards are to it."""
     replay: Replay | None = None
     """Learn from kept experience; None: from each batch once, as it comes."""
-    noted: dict[str, tuple[int, ...]] | None = None
-    """Name -> shape of the float32 extras that its Explorer notes at each decision; None: what the policy gives."""
+    stored_extras: dict[str, tuple[int, ...]] | None = None
+    """Name -> shape of the float32 extras that its Explorer stores at each decision; None: what the policy gives."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class Task:
     """`stop.steps`, where schedules end by default."""
     replicas: int = 1
     """Of the trainer: a batch as `update` sees it has `lanes / replicas` lanes, and every replica takes as many steps."""
-    world: Space[Any] | None = None
-    """What a central critic would see: the world's state, or all that all agents see."""
+    state_space: Space[Any] | None = None
+    """What a central critic would see: the environment's state, or all that all agents see."""
     all_lanes: int = 0
     """Of the whole run, which a fragment's `lanes` number; 0: as many as in one batch."""
 

@@ -1,6 +1,6 @@
-"""The world, seen as a batch: `num_envs` copies of one multi-agent environment, stepped in one call.
+"""The environment, seen as a batch: `num_envs` copies of one multi-agent environment, stepped in one call.
 
-A single-agent task is a world with one group of one agent. This module needs numpy alone, so that a process with another
+A single-agent task is an environment with one group of one agent. This module needs numpy alone, so that a process with another
 Python can serve an Env.
 """
 
@@ -29,8 +29,8 @@ class AgentGroup:
     observation_space: Space[Any]
     action_space: Space[Any]
     stacked: int = 0
-    """Observations are so many pictures, `[stacked, ...]`, the oldest first: at each step the oldest leaves and a new one
-    comes; an episode starts with one picture beside black ones or repetitions. Replay then keeps each picture once. 0: no such
+    """Observations are so many images, `[stacked, ...]`, the oldest first: at each step the oldest leaves and a new one
+    comes; an episode starts with one image beside black ones or repetitions. Replay then keeps each image once. 0: no such
     promise."""
 
 
@@ -43,13 +43,13 @@ class Turn:
     reward: Array
     """float32: earned since the last step."""
     terminated: Array
-    """bool: the agent's episode ended by the rules of the world: there is no future to value."""
+    """bool: the agent's episode ended by the rules of the environment: there is no future to value."""
     truncated: Array
     """bool: the agent's episode was cut off: the future exists, nobody will see it."""
     acting: Array
     """bool: this agent must act now. Turn-taking, death, birth and the idle call of next-step autoreset are this mask."""
     action_mask: Array | None = None
-    """bool `[rows, agents, choices]`: True where a choice is allowed."""
+    """bool `[rows, agents, actions]`: True where an action is allowed."""
     final_observation: Tree | None = None
     """Same-step autoreset only: the last observation of the rows that ended; other rows hold anything."""
 
@@ -66,7 +66,7 @@ class Episode:
     metrics: dict[str, float] = field(default_factory=dict)
     """Numbers from the last `info` under the key `metrics`, and those that are `watched`."""
     played: dict[str, Array] = field(default_factory=dict)
-    """Policy -> returns of the agents it played. Filled in by whoever knows who played whom, not by the world; so is the rest."""
+    """Policy -> returns of the agents it played. Filled in by who knows who played whom, not by the environment; so is the rest."""
     producer: int = 0
     """Which Env of the run."""
     round: int = 0
@@ -83,35 +83,35 @@ class Step:
     rows: Array | None = None
     """Env copies this answer speaks of; None: all, in order."""
     state: Tree | None = None
-    """`[rows, ...]`: the global state, where the world has one."""
+    """`[rows, ...]`: the global state, where the environment has one."""
     final_state: Tree | None = None
-    """Same-step autoreset of a world with a state: that of the ended copies before they began anew; other rows as in `state`."""
+    """Same-step autoreset where there is a state: that of the ended copies before they began anew; other rows as in `state`."""
     advanced: int = 0
     """Env copies that really advanced: idle autoreset calls are no environment steps."""
     episodes: list[Episode] = field(default_factory=list)
 
 
 class Env(ABC):
-    """A batch of worlds. Legal order: `reset`, then `send` and `recv` in turn, then `close`."""
+    """A batch of environments. Legal order: `reset`, then `send` and `recv` in turn, then `close`."""
 
     groups: dict[str, AgentGroup]
     num_envs: int
     game_return: Literal["sum", "mean"] = "sum"
     """How this game states the return of an episode: the sum over all agents, or the mean over them (a reward they share)."""
     render_fps: float = 30.0
-    """Pictures of `render` per second at which it looks like the world it is."""
+    """Images of `render` per second at which it looks like the environment it is."""
     wants_state: bool = True
-    """Whether anybody looks at `Step.state`. Set before `reset`; False: a world may save itself the work."""
+    """Whether anybody looks at `Step.state`. Set before `reset`; False: an environment may save itself the work."""
     watched: dict[str, Reduction] = {}
     """Names in `info` that become `Episode.metrics`, and how an episode's steps become one number. Set before `reset`."""
 
     @abstractmethod
     def reset(self, seed: int) -> Step:
-        """Start new episodes everywhere. Equal seeds and equal actions give equal worlds."""
+        """Start new episodes everywhere. Equal seeds and equal actions give equal environments."""
 
     @abstractmethod
     def send(self, actions: dict[str, Array]) -> None:
-        """Group -> `[num_envs, agents, ...]`. Returns at once where the world can; entries of idle agents are ignored."""
+        """Group -> `[num_envs, agents, ...]`. Returns at once where the environment can; entries of idle agents are ignored."""
 
     def ready(self) -> bool:
         """Whether `recv` would answer at once."""
@@ -119,7 +119,7 @@ class Env(ABC):
 
     @abstractmethod
     def recv(self, timeout: float) -> Step:
-        """The outcome of the last `send`; TimeoutError if the world does not answer in `timeout` seconds."""
+        """The outcome of the last `send`; TimeoutError if the environment does not answer in `timeout` seconds."""
 
     def step(self, actions: dict[str, Array], timeout: float = 60.0) -> Step:
         """`send` and `recv`."""
@@ -127,15 +127,15 @@ class Env(ABC):
         return self.recv(timeout)
 
     def render(self, row: int) -> Array | None:
-        """An RGB picture `[height, width, 3]` of one copy, or None where there is none."""
+        """An RGB image `[height, width, 3]` of one copy, or None where there is none."""
         return None
 
     def set_stage(self, number: int) -> bool:
-        """A stage of a curriculum begins with the next `reset`; False: this world knows no stages."""
+        """A stage of a curriculum begins with the next `reset`; False: this environment knows no stages."""
         return False
 
     def snapshot(self) -> Tree | None:
-        """Everything needed to go on from here, or None: this world cannot."""
+        """Everything needed to go on from here, or None: this environment cannot."""
         return None
 
     def restore(self, tree: Tree) -> None:
@@ -143,5 +143,5 @@ class Env(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot restore")
 
     def close(self) -> None:
-        """Free what the world holds."""
+        """Free what the environment holds."""
         return

@@ -1,4 +1,4 @@
-"""What is judged beside training, and what comes of it: settings in, scores of one version out."""
+"""What is evaluated beside training, and what comes of it: settings in, scores of one version out."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _AT_ONCE = 1_000_000
 
 @dataclass(frozen=True)
 class Scores:
-    """Whole episodes. A return is summed over the agents of all policies that are judged."""
+    """Whole episodes. A return is summed over the agents of all policies that are evaluated."""
 
     returns: list[float]
     lengths: list[int]
     by_policy: dict[str, float] = field(default_factory=dict)
-    """Policy -> mean return of an agent that it played; of every policy at the table."""
+    """Policy -> mean return of an agent that it played; of every policy that played."""
     game: float | None = None
     """Mean return as the game itself states it (`Env.game_return`), of all its agents; None: there is only one."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Name -> mean over the episodes that gave it, of the world's own numbers (`Episode.metrics`)."""
+    """Name -> mean over the episodes that gave it, of the environment's own numbers (`Episode.metrics`)."""
 
     @property
     def mean(self) -> float:
@@ -48,7 +48,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One version, judged: every episode in it was played by this version alone, from its first step to its last."""
+    """One version, evaluated: every episode in it was played by this version alone, from its first step to its last."""
 
     version: int
     steps: int

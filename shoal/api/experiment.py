@@ -11,19 +11,19 @@ from shoal.api.env import Reduction
 from shoal.base.config import Cadence, Config, Count, Duration, Named, as_named, load_layers, named_by_default
 
 
-class PicturesConfig(Config):
-    """How a PettingZoo game's pictures are made smaller before anybody sees them."""
+class ImagesConfig(Config):
+    """How a PettingZoo game's images are made smaller before anybody sees them."""
 
     size: list[Annotated[Count, Field(ge=1)]] | None = Field(None, min_length=2, max_length=2)
     """Height and width to shrink to: each pixel is the mean of a box. Left out: as they are."""
     grey: bool = False
     """Brightness instead of red, green and blue."""
     stack: Count = Field(1, ge=1)
-    """How many of the last pictures an agent sees, side by side in the channels; an episode begins with its first, repeated."""
+    """How many of the last images an agent sees, side by side in the channels; an episode begins with its first, repeated."""
 
 
 class EnvConfig(Config):
-    """The world, and how many copies of it."""
+    """The environment, and how many copies of it."""
 
     id: str
     """A Gymnasium id (`CartPole-v1`), a PettingZoo game (`classic/go_v5`), or your own `module:factory` or `file.py:factory`."""
@@ -33,18 +33,18 @@ class EnvConfig(Config):
     """Passed to the environment's constructor."""
     wrappers: list[str] = []
     """Gymnasium wrappers around every copy, innermost first: `module:Class`."""
-    pictures: PicturesConfig | None = None
-    """Shrink, grey and stack the pictures of a PettingZoo game."""
+    images: ImagesConfig | None = None
+    """Shrink, grey and stack the images of a PettingZoo game."""
     clip_reward: float | None = Field(None, gt=0)
-    """Bound on the size of each reward that is learnt from; scores stay the world's own. Left out: none."""
+    """Bound on the size of each reward that is learnt from; scores stay the environment's own. Left out: none."""
     game_return: Literal["sum", "mean"] | None = None
-    """How the game states the return of an episode, over its agents; left out: as the world says, a sum where it says nothing."""
+    """How the game states the return of an episode, over its agents; left out: as the environment says, else a sum."""
     timeout: Duration = 60.0
     """How long one step may take; where actors have processes of their own, one that hangs is killed and started again."""
     background: bool = False
-    """Step every Env of an actor's ring in a thread of its own: for worlds that sleep, wait or compute outside Python."""
+    """Step every Env of an actor's ring in a thread of its own: for environments that sleep, wait or compute outside Python."""
     vector: Literal["auto", "native", "loop"] = "auto"
-    """How copies are stepped: `native` by the world's own vector implementation, `loop` one by one, `auto` native if it exists."""
+    """How copies are stepped: `native` by its own vector implementation, `loop` one by one, `auto` native if it exists."""
 
 
 class ResourcesConfig(Config):
@@ -109,7 +109,7 @@ class PlacementConfig(Config):
     envs_per_actor: Count | None = Field(None, ge=1)
     """Env copies of each actor, where `actors` is a range; `env.num_envs` is then that of `max` actors."""
     ring: Count = Field(1, ge=1)
-    """Envs per actor that take turns: while one waits for its decisions or its world, the others go on."""
+    """Envs per actor that take turns: while one waits for its decisions or its environment, the others go on."""
     inference: Literal["inline", "worker"] = "inline"
     """Where policies decide: `inline` in the actor's own process, `worker` in policy workers that batch for many actors."""
     policy_workers: Count = Field(1, ge=1)
@@ -121,7 +121,7 @@ class PlacementConfig(Config):
     trainers: Count | None = Field(None, ge=1)
     """Replicas of each trainer; each learns from its share of the actors."""
     agree: Annotated[Named | None, BeforeValidator(as_named)] = None
-    """How replicas agree: `allreduce` (one gradient, in step), `hogwild` (one memory) or `average` (mixed now and then)."""
+    """How replicas agree: `allreduce` (one gradient, in step), `hogwild` (one memory) or `average` (mixed every K updates)."""
     together: bool | None = None
     """Actors live in the process of their trainer, and take turns with it; otherwise in processes of their own."""
     max_lag: Count | None = Field(None, ge=0)
@@ -154,7 +154,7 @@ class PastConfig(Config):
 
 
 class PolicyConfig(Config):
-    """One mind: how it learns, where it comes from, or how it plays without learning."""
+    """One policy: how it learns, where it comes from, or how it plays without learning."""
 
     algorithm: Annotated[Named | None, BeforeValidator(as_named)] = None
     """Its own way to learn; left out: the experiment's."""
@@ -199,7 +199,7 @@ class EvaluationConfig(Config):
     """Scores of saved versions, played beside training by a worker of its own."""
 
     every: Cadence
-    """From one version that is judged to the next; each is saved as a checkpoint first."""
+    """From one version that is evaluated to the next; each is saved as a checkpoint first."""
     episodes: Count = Field(32, ge=1)
     """Whole greedy episodes per version."""
     seconds: Duration | None = None
@@ -207,16 +207,16 @@ class EvaluationConfig(Config):
     video: Duration | None = None
     """After an evaluation, film one more episode of its version, if the last film is so long ago. Left out: none are made."""
     metrics: dict[str, Reduction] = {}
-    """Numbers in the world's `info` to score as well: name -> how an episode's steps become one, `sum`, `mean`, `last` or `max`."""
+    """Numbers of `info` to score as well: name -> how an episode's steps become one, `sum`, `mean`, `last` or `max`."""
 
 
 class StageConfig(Config):
-    """One stage of a curriculum: how the world is while it lasts."""
+    """One stage of a curriculum: how the environment is while it lasts."""
 
     at: float | None = None
     """It begins when an evaluation in the stage before scores at least this mean return. The first stage has none."""
     kwargs: dict[str, Any] = {}
-    """Laid over `env.kwargs`. Worlds with a method `set_stage(number)` are told the number of the stage besides."""
+    """Laid over `env.kwargs`. Environments with a method `set_stage(number)` are told the number of the stage besides."""
 
 
 class StopConfig(Config):
@@ -251,7 +251,7 @@ class Experiment(Config):
     """Everything about a run. What is left out has a default that works."""
 
     env: Annotated[EnvConfig, BeforeValidator(_as_env)]
-    """The world."""
+    """The environment."""
     algorithm: Annotated[Named, named_by_default("ppo")] = Named(name="ppo")
     """How to learn; its other keys are those of the algorithm: see `shoal list`."""
     model: Annotated[Named, named_by_default("auto")] = Named(name="auto")
@@ -267,9 +267,9 @@ class Experiment(Config):
     checkpoint: CheckpointConfig = CheckpointConfig()
     """When the run is saved."""
     evaluation: EvaluationConfig | None = None
-    """What is judged beside training. Left out: nothing."""
+    """What is evaluated beside training. Left out: nothing."""
     curriculum: list[StageConfig] = []
-    """Stages of the world, each of which begins when evaluations of the one before are good enough. Left out: it stays as it is."""
+    """Stages of the environment: each begins when evaluations of the one before are good enough. Left out: it stays as it is."""
     stop: StopConfig = StopConfig()
     """When the run ends."""
     workers: dict[str, str] = {}
@@ -281,13 +281,24 @@ class Experiment(Config):
     name: str = Field("experiment", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """The folder under `runs/`; a file's stem when loaded from a file."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, values: Any) -> Any:
+        """Configs of older runs have the old key, and null there."""
+        env, old = values.get("env") if isinstance(values, dict) else None, "pictures"  # old name
+        if not isinstance(env, dict) or old not in env:
+            return values
+        if env[old] is not None:
+            raise ValueError(f"env.{old} was renamed: write env.images")
+        return {**values, "env": {key: value for key, value in env.items() if key != old}}
+
     @model_validator(mode="after")
     def _stages_follow_scores(self) -> Self:
         stages = self.curriculum
         if stages and self.evaluation is None:
             raise ValueError("curriculum: evaluations decide when a stage begins; add evaluation: {every: 30s}")
         if stages and stages[0].at is not None:
-            raise ValueError("curriculum: the first stage begins with the run; leave its `at` out")
+            raise ValueError("curriculum: the first stage begins with the run; remove its `at`")
         if lacking := [number for number, stage in enumerate(stages) if number and stage.at is None]:
             raise ValueError(f"curriculum: stage {lacking[0]} never begins; give the score of the one before as `at`")
         return self

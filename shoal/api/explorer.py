@@ -23,13 +23,13 @@ class Explorer(ABC):
 
     @abstractmethod
     def shape(self, extras: dict[str, np.ndarray], knobs: np.ndarray, acting: np.ndarray) -> dict[str, np.ndarray]:
-        """What the fragment notes of a decision, by the names in `Needs.noted`. All `[B, ...]`, of all its lanes.
+        """What the fragment stores of a decision, by the names in `Needs.stored_extras`. All `[B, ...]`, of all its lanes.
 
-        `extras`: what `Policy.act` gave. `acting`: bool, the lanes that decided; of the others nothing is noted.
+        `extras`: what `Policy.act` gave. `acting`: bool, the lanes that decided; of the others nothing is stored.
         """
 
     def end(self, rows: np.ndarray, returns: np.ndarray) -> None:
-        """Episodes ended with these returns: float64, undiscounted, as the world paid them."""
+        """Episodes ended with these returns: float64, undiscounted, as the environment paid them."""
         return
 
     def snapshot(self) -> Tree | None:

@@ -46,7 +46,7 @@ class Fragment:
     version: Array
     """int64: the policy version that decided; -1: nobody did, the row is only looked at."""
     extras: dict[str, Array]
-    """What the policy noted when it decided, for example `log_prob`."""
+    """What the policy stored when it decided, for example `log_prob`."""
     action_mask: Array | None
     state: Tree | None
     """`[B, ...]`: recurrent state before row 0."""

@@ -93,7 +93,7 @@ class Requested(Message):
 
 
 @dataclass(frozen=True)
-class Noted(Message):
+class Note(Message):
     """A line for people, and an event of the run."""
 
     text: str

@@ -1,4 +1,4 @@
-"""Minds: a Model turns observations into features, a Policy turns requests into decisions."""
+"""Models and policies: a Model turns observations into features, a Policy turns requests into decisions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Quick(Protocol):
     def __call__(
         self, observation: Any, noise: np.ndarray, mask: np.ndarray | None, *, explore: bool
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Actions, and what is noted for the trainer."""
+        """Actions, and what is stored for the trainer."""
 
 
 class Policy(nn.Module, ABC):
@@ -107,7 +107,7 @@ class Policy(nn.Module, ABC):
     def appraise(self, request: Request, action: Tensor) -> dict[str, Tensor]:
         """What it thinks of a decision that it made on this request: name -> float32 `[B, ...]`. {}: it has nothing to say.
 
-        Asked by those who watch it play, never in training. Where its critic sees the world, the request's observation has all
-        parts of `shoal.api.sight.Sight`. By custom `value` is the return it expects, `log_prob` the action's log-probability.
+        Asked by those who watch it play, never in training. Where its critic sees the global state, the request's observation has
+        all parts of `shoal.api.sight.Sight`. By custom `value` is the return it expects, `log_prob` the action's log-probability.
         """
         return {}

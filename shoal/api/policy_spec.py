@@ -101,12 +101,12 @@ class PolicyPlan:
         agents = 0 if needs.lane == "env" else policy.agents  # a team knows its own
         task = self.spec.task
         assert task is not None, "it learns"
-        return Sight(self.spec.group.observation_space, agents, task.world if needs.world else None)
+        return Sight(self.spec.group.observation_space, agents, task.state_space if needs.global_state else None)
 
     @property
     def stored_group(self) -> AgentGroup:
         """Its agents, with the observations that a fragment holds."""
-        return replace(self.spec.group, observation_space=self.sight.noted)
+        return replace(self.spec.group, observation_space=self.sight.stored)
 
     def copy_policy(self) -> tuple[Policy, Flat]:
         """A policy to act with, and the block that its versions are loaded into."""

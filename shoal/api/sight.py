@@ -1,6 +1,6 @@
-"""How an observation is made up, where a lane notes more than its agent sees.
+"""How an observation is made up, where a lane stores more than its agent sees.
 
-A plain observation stays as the world gives it. Otherwise it is a dict: the agent's own observation, which of its policy's
+A plain observation stays as the environment gives it. Otherwise it is a dict: the agent's own observation, which of its policy's
 agents it is, and what a central critic sees. Deciding takes the first two at most, so the last never travels to who decides.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from gymnasium import Space
 from gymnasium.spaces import Dict, Discrete
 
-OWN, AGENT, WORLD = "own", "agent", "world"
+OWN, AGENT, STATE = "own", "agent", "state"
 
 
 @dataclass(frozen=True)
@@ -23,27 +23,27 @@ class Sight:
     """What its agents see."""
     agents: int = 0
     """How many it tells apart; 0: it does not."""
-    world: Space[Any] | None = None
+    state: Space[Any] | None = None
     """What its critic sees beside that; None: nothing."""
 
     @property
     def plain(self) -> bool:
-        """Observations are those of the world."""
-        return not self.agents and self.world is None
+        """Observations are those of the environment."""
+        return not self.agents and self.state is None
 
     @property
-    def asked(self) -> Space[Any]:
+    def policy_input(self) -> Space[Any]:
         """What a request holds."""
         return Dict({OWN: self.own, AGENT: Discrete(self.agents)}) if self.agents else self.own
 
     @property
-    def noted(self) -> Space[Any]:
+    def stored(self) -> Space[Any]:
         """What a fragment holds."""
         if self.plain:
             return self.own
         parts: dict[str, Space[Any]] = {OWN: self.own}
         if self.agents:
             parts[AGENT] = Discrete(self.agents)
-        if self.world is not None:
-            parts[WORLD] = self.world
+        if self.state is not None:
+            parts[STATE] = self.state
         return Dict(parts)

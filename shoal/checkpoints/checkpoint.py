@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.base.errors import InputError
 from shoal.base.table import did_you_mean
 from shoal.checkpoints import manifest as manifests
-from shoal.checkpoints.holds import GoneError, Held
+from shoal.checkpoints.holds import Held, RemovedError
 from shoal.checkpoints.manifest import MANIFEST, STATE, DamageError
 from shoal.checkpoints.parts import map_tensors
 
@@ -47,7 +47,7 @@ class Checkpoint:
         try:
             with contextlib.closing(Held(self.path)) as held, reading(name), held.open(name) as file:
                 return map_tensors(file, name, self.manifest["files"][name])
-        except GoneError:
+        except RemovedError:
             raise InputError(f"checkpoint {self.version} was removed meanwhile: {self.path}") from None
         except DamageError as damage:
             raise InputError(f"checkpoint {self.version} is damaged: {self.path}: {damage}") from None

@@ -20,7 +20,7 @@ _WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """What file systems say that know no locks: there, nobody can tell who reads."""
 
 
-class GoneError(Exception):
+class RemovedError(Exception):
     """The checkpoint is not there, or is just being removed."""
 
 
@@ -33,13 +33,13 @@ class Held:
             try:
                 self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             except (FileNotFoundError, NotADirectoryError):
-                raise GoneError from None
+                raise RemovedError from None
             except OSError as error:
                 raise DamageError(f"{path.name} cannot be read ({error.strerror})") from None
             stack.callback(os.close, self._folder)
             self.manifest = stack.enter_context(self.open(MANIFEST))
             if not _locked(self.manifest.fileno(), fcntl.LOCK_SH) or os.fstat(self.manifest.fileno()).st_nlink == 0:
-                raise GoneError
+                raise RemovedError
             self._stack = stack.pop_all()
 
     def open(self, name: str) -> BufferedReader:

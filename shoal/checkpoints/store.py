@@ -18,7 +18,7 @@ from shoal.base.files import check_name, list_folder, sync_folder
 from shoal.base.table import did_you_mean
 from shoal.checkpoints import manifest as manifests
 from shoal.checkpoints.checkpoint import Checkpoint, read_manifest, reading
-from shoal.checkpoints.holds import GoneError, Held, sole
+from shoal.checkpoints.holds import Held, RemovedError, sole
 from shoal.checkpoints.manifest import MANIFEST, STATE, DamageError
 from shoal.checkpoints.parts import check, read_tensors, write_tensors
 from shoal.checkpoints.removing import Remover
@@ -93,7 +93,7 @@ class CheckpointStore:
 
     def _tidy(self, saved: int) -> None:
         try:
-            self._settle()
+            self._restore_replaced()
             self._prune(saved)
             self._remover.clean()
         except OSError as error:
@@ -101,7 +101,7 @@ class CheckpointStore:
                 f"checkpoint {saved} is saved, but {self.folder} cannot be tidied up ({error.strerror}): look at the disk"
             ) from error
 
-    def _settle(self) -> None:
+    def _restore_replaced(self) -> None:
         """A save that was cut short while it replaced a checkpoint left the old one under its other name: alone, or too."""
         for version in self.versions():
             final, replaced = self._final(version), _replaced(self._final(version))
@@ -178,7 +178,7 @@ class CheckpointStore:
         """While entered, nobody removes that checkpoint: for those that come back to it."""
         try:
             held = self._hold(version)
-        except GoneError:
+        except RemovedError:
             raise self._missing(version) from None
         except DamageError as damage:
             raise self._damaged(version, damage) from None
@@ -188,9 +188,9 @@ class CheckpointStore:
     def _hold(self, version: int) -> Held:
         final = self._final(version)
         for path in (final, _replaced(final), final):  # a save may rename it between two looks
-            with contextlib.suppress(GoneError):
+            with contextlib.suppress(RemovedError):
                 return Held(path)
-        raise GoneError
+        raise RemovedError
 
     def latest(self) -> Checkpoint:
         """The newest whole checkpoint; what was passed over on the way is in `skipped`."""
@@ -202,7 +202,7 @@ class CheckpointStore:
                     return self._read(version, skipped)
                 except DamageError as damage:
                     skipped.append((version, str(damage)))
-                except GoneError:  # the run went on, and removes what we were about to read
+                except RemovedError:  # the run went on, and removes what we were about to read
                     continue
             if there == self.versions():
                 raise self._none_whole(skipped)
@@ -214,7 +214,7 @@ class CheckpointStore:
         version = self._tagged_as(which) if isinstance(which, str) else which
         try:
             return self._read(version, [])
-        except GoneError:
+        except RemovedError:
             raise self._missing(version) from None
         except DamageError as damage:
             raise self._damaged(version, damage) from None
@@ -223,7 +223,7 @@ class CheckpointStore:
         try:
             return self._tags.version(check_tag(name))
         except FileNotFoundError:
-            raise InputError(f"there is no tag '{name}' in {self.folder}; {self._choices(name)}") from None
+            raise InputError(f"there is no tag '{name}' in {self.folder}; {self._available(name)}") from None
         except DamageError as damage:
             raise InputError(
                 f"the tag '{name}' is damaged: {self.folder}: {damage}: set it anew, or remove it"
@@ -245,7 +245,7 @@ class CheckpointStore:
                 for name, entry in manifest["files"].items():
                     with reading(name), held.open(name) as file:
                         check(file, name, entry)
-        except GoneError:
+        except RemovedError:
             return None, "it was removed meanwhile"
         except (DamageError, InputError) as damage:
             return manifest, str(damage)
@@ -262,10 +262,10 @@ class CheckpointStore:
     # ---------------------------------------------------------------- what is said
 
     def _missing(self, version: int) -> InputError:
-        return InputError(f"there is no checkpoint {version} in {self.folder}; {self._choices()}")
+        return InputError(f"there is no checkpoint {version} in {self.folder}; {self._available()}")
 
     def _damaged(self, version: int, damage: DamageError) -> InputError:
-        others = self._choices(but=version)
+        others = self._available(but=version)
         return InputError(f"checkpoint {version} is damaged: {self.path(version)}: {damage}; {others}")
 
     def _none_whole(self, skipped: list[tuple[int, str]]) -> InputError:
@@ -274,8 +274,8 @@ class CheckpointStore:
         reasons = "; ".join(f"{version}: {reason}" for version, reason in skipped)
         return InputError(f"no checkpoint in {self.folder} is whole: restore one or train anew ({reasons})")
 
-    def _choices(self, word: str = "", but: int | None = None) -> str:
-        return _choices(word, (version for version in self.versions() if version != but), self._tags.names())
+    def _available(self, word: str = "", but: int | None = None) -> str:
+        return _available(word, (version for version in self.versions() if version != but), self._tags.names())
 
 
 def parse_which(text: str, there: Iterable[int] = (), tags: Iterable[str] = ()) -> str | int:
@@ -285,10 +285,10 @@ def parse_which(text: str, there: Iterable[int] = (), tags: Iterable[str] = ()) 
         return text
     if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
-    raise InputError(f"'{text}' is no checkpoint; {_choices(text, there, tags)}")
+    raise InputError(f"'{text}' is no checkpoint; {_available(text, there, tags)}")
 
 
-def _choices(word: str, versions: Iterable[int], tags: Iterable[str]) -> str:
+def _available(word: str, versions: Iterable[int], tags: Iterable[str]) -> str:
     names = [LATEST, *tags]
     guess = did_you_mean(word, names)
     everything = f"choose from: {', '.join([*names, *map(str, versions)])}"

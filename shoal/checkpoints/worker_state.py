@@ -19,7 +19,7 @@ from shoal.checkpoints.contents import from_tensors, to_tensors
 
 BEFORE = "versions"
 """Under this name go older versions, as if a worker held them."""
-FORMAT = 2
+FORMAT = 3
 """Of what workers hold: a checkpoint of another has trainers' state alone for this release."""
 SMALL_REPLAY = 256 << 20
 """Bytes up to which what is kept for replay is saved unasked."""
@@ -27,8 +27,8 @@ SMALL_REPLAY = 256 << 20
 
 def saves_replay(program: Program, spec: PolicySpec) -> bool:
     """Checkpoints hold what the policy keeps for replay."""
-    asked = program.experiment.checkpoint.replay
-    return spec.facts.sequences > 0 and (spec.facts.replay_nbytes <= SMALL_REPLAY if asked is None else asked)
+    requested = program.experiment.checkpoint.replay
+    return spec.facts.sequences > 0 and (spec.facts.replay_nbytes <= SMALL_REPLAY if requested is None else requested)
 
 
 def layout_of(program: Program) -> dict[str, Any]:

@@ -35,10 +35,10 @@ def run(recipe: str, overrides: list[str], *, json: bool, on: str, address: str 
     else:
         _show(plan, [] if fit is None else fit.lines())
     if fit is not None and fit.homeless:
-        host, why = next(iter(fit.homeless.items()))
+        process, why = next(iter(fit.homeless.items()))
         count = f"{len(fit.homeless)} of {len(fit.homeless) + len(fit.places)}"
         raise ShoalError(
-            f"{count} worker processes find no place; {host}: {why}: ask for less in placement.cluster, or add a machine"
+            f"{count} worker processes find no place; {process}: {why}: ask for less in placement.cluster, or add a machine"
         )
 
 

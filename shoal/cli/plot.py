@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from shoal.analysis.picture import Drawing, check_format, require_matplotlib, save
+from shoal.analysis.figure import Drawing, check_format, require_matplotlib, save
 
 _RETURNS = ("rollout/ep_rew_mean", "eval/mean_reward")
 """Columns that `stop.return` is a level of."""
 
 
 def run(runs: list[str], *, metric: str, axis: str, out: Path) -> None:
-    """Read the runs, draw them, say what was left out and where the picture is."""
+    """Read the runs, draw them, say what was left out and where the figure is."""
     require_matplotlib()
     check_format(out)
     from shoal.analysis.curves import band
@@ -29,8 +29,8 @@ def run(runs: list[str], *, metric: str, axis: str, out: Path) -> None:
         notes += left_out
     settings = [trial.settings for group in groups for trial in group.trials]
     goals = _values(settings, "stop.return") if metric in _RETURNS else []
-    worlds = [str(world) for world in _values(settings, "env.id")]
-    title = worlds[0] if len(worlds) == 1 else ", ".join(group.label for group in groups)
+    env_ids = [str(env_id) for env_id in _values(settings, "env.id")]
+    title = env_ids[0] if len(env_ids) == 1 else ", ".join(group.label for group in groups)
     for note in notes:
         print(f"shoal: {note}", file=sys.stderr)
     save(Drawing(bands, metric, axis, title, [float(goal) for goal in goals]), out)

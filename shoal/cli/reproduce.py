@@ -29,7 +29,7 @@ def run(run: str, *, trial: str | None, on: str | None) -> None:
     if done.outcome.interrupted:
         print(f"{done.outcome.reason}: nothing was compared")
         sys.exit(EXIT_INTERRUPTED)
-    _judge(planned, done)
+    _report(planned, done)
 
 
 def _announce(planned: Plan) -> None:
@@ -41,7 +41,7 @@ def _announce(planned: Plan) -> None:
         print(f"it was resumed at update {planned.resumed:,}; this run goes there without a stop")
 
 
-def _judge(planned: Plan, done: Reproduction) -> None:
+def _report(planned: Plan, done: Reproduction) -> None:
     folder, rows = done.outcome.folder, len(planned.rows)
     names = f"{planned.folder.name} and {folder.parent.name}/{folder.name}"
     if not done.exact:

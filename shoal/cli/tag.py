@@ -17,7 +17,7 @@ def run(run: str, name: str, *, checkpoint: str, remove: bool) -> None:
     store = CheckpointStore(folder.checkpoints)
     if remove:
         if checkpoint != "latest":
-            raise InputError("--remove takes the name from whichever checkpoint has it: leave --checkpoint out")
+            raise InputError("--remove takes the name from whichever checkpoint has it: omit --checkpoint")
         store.untag(name)
         print(f"{folder.name}: no checkpoint is '{name}' any more")
         return

@@ -46,7 +46,7 @@ def _build(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> E
     if _choose_form(config) == "loop":
         make_one = _single_maker(config, render)
         return _loop([make_one() for _ in range(num_envs)], config, first_slot)
-    if config.pictures is not None:
+    if config.images is not None:
         raise _no_images(config)
     if _is_registered(config.id):
         return _adapt(_make_vector(config, num_envs, render), config, first_slot)
@@ -161,8 +161,8 @@ def _loop(copies: list[Single], config: EnvConfig, first_slot: int) -> Env:
     if is_game(copies[0]):
         from shoal.envs.pettingzoo_loop import PettingZooLoop
 
-        return PettingZooLoop(copies, config.id, first_slot=first_slot, images=config.pictures)
-    if config.pictures is not None:
+        return PettingZooLoop(copies, config.id, first_slot=first_slot, images=config.images)
+    if config.images is not None:
         raise _no_images(config)
     from shoal.envs.gymnasium_loop import GymnasiumLoop
 
@@ -252,9 +252,7 @@ def _remedy(error: ImportError | gymnasium.error.DependencyNotInstalled) -> str:
 
 
 def _no_images(config: EnvConfig) -> InputError:
-    return InputError(
-        f"env.pictures is for PettingZoo games, and '{config.id}' is none: wrap it by env.wrappers instead"
-    )
+    return InputError(f"env.images is for PettingZoo games, and '{config.id}' is none: wrap it by env.wrappers instead")
 
 
 def _wrong_product(config: EnvConfig, product: Any) -> str:

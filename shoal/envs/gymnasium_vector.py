@@ -90,7 +90,7 @@ class GymnasiumVector(Env):
         else:
             turn.acting = ~ended[:, None]
             self._idle = ended
-        episodes = [self._close_books(row, info) for row in np.flatnonzero(ended).tolist()]
+        episodes = [self._close_episode(row, info) for row in np.flatnonzero(ended).tolist()]
         return Step({AGENT: turn}, advanced=int(live.sum()), episodes=episodes)
 
     def render(self, row: int) -> Array | None:
@@ -189,7 +189,7 @@ class GymnasiumVector(Env):
         if self._same_step and ended.any():
             numbers.take_batch(info.get("final_info", {}), ended)
 
-    def _close_books(self, row: int, info: dict[str, Any]) -> Episode:
+    def _close_episode(self, row: int, info: dict[str, Any]) -> Episode:
         source = info.get("final_info", {}) if self._same_step else info
         metrics = self._call(_read_metrics, source.get("metrics", {}), row)
         if self._numbers is not None:

@@ -12,7 +12,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box
 
 from shoal.api.env import Array
-from shoal.api.experiment import PicturesConfig
+from shoal.api.experiment import ImagesConfig
 from shoal.base.errors import InputError
 
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
@@ -22,20 +22,18 @@ LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 class ImageResizer:
     """`frame` shrinks; `space` is what agents see, with `stack` frames side by side in the channels, the newest last."""
 
-    def __init__(self, space: Space[Any], config: PicturesConfig, name: str) -> None:
+    def __init__(self, space: Space[Any], config: ImagesConfig, name: str) -> None:
         if not isinstance(space, Box) or len(space.shape) != 3 or space.dtype != np.uint8:
             raise InputError(
-                f"env.pictures is for environments that show bytes [height, width, channels]; '{name}' shows {space}: remove it"
+                f"env.images is for environments that show bytes [height, width, channels]; '{name}' shows {space}: remove it"
             )
         self._seen = height, width, channels = space.shape
         if config.grey and channels != len(LUMA):
-            raise InputError(
-                f"env.pictures.grey = true: '{name}' shows {channels} channels and not red, green and blue"
-            )
+            raise InputError(f"env.images.grey = true: '{name}' shows {channels} channels and not red, green and blue")
         size = tuple(config.size or (height, width))
         if size[0] > height or size[1] > width:
             raise InputError(
-                f"env.pictures.size = {config.size} is larger than the {height} x {width} pixels of '{name}': images only shrink"
+                f"env.images.size = {config.size} is larger than the {height} x {width} pixels of '{name}': images only shrink"
             )
         self._grey = config.grey
         self._rows, self._tall = _boxes(height, size[0])

@@ -14,7 +14,7 @@ from gymnasium import Space
 from gymnasium.spaces import Dict
 
 from shoal.api.env import AgentGroup, Array, Tree, Turn
-from shoal.api.experiment import PicturesConfig
+from shoal.api.experiment import ImagesConfig
 from shoal.base.errors import InputError
 from shoal.base.tree import tree_leaves, tree_map
 from shoal.envs.images import ImageResizer
@@ -34,7 +34,7 @@ class Table:
         acts: Space[Any],
         rows: int,
         name: str,
-        images: PicturesConfig | None,
+        images: ImagesConfig | None,
     ) -> None:
         self.agents, self.mask_width = agents, mask_width(acts)
         self._masked = self._bare = False
@@ -138,7 +138,7 @@ class Table:
         return tree_map(lambda leaf: leaf.reshape(*self.shape, *leaf.shape[2:]), columns.tree)
 
 
-def tables_of(env: Any, rows: int, name: str, images: PicturesConfig | None = None) -> dict[str, Table]:
+def tables_of(env: Any, rows: int, name: str, images: ImagesConfig | None = None) -> dict[str, Table]:
     """The groups of a game, by name, in the order of its agents."""
     kinds: list[tuple[list[Agent], Space[Any], Space[Any]]] = []
     for agent in agents_of(env, name):

@@ -13,7 +13,7 @@ import numpy as np
 from pettingzoo import AECEnv, ParallelEnv
 
 from shoal.api.env import Array, Env, Episode, Step, Tree
-from shoal.api.experiment import PicturesConfig
+from shoal.api.experiment import ImagesConfig
 from shoal.base.errors import ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs.action_log import ActionLog, check_repeated, copied
@@ -36,7 +36,7 @@ class PettingZooLoop(Env):
         name: str,
         *,
         first_slot: int = 0,
-        images: PicturesConfig | None = None,
+        images: ImagesConfig | None = None,
     ) -> None:
         self._name, self._first_slot = name, first_slot
         self._copies: list[Copy] = [AECCopy(env) if isinstance(env, AECEnv) else ParallelCopy(env) for env in games]

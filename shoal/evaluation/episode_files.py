@@ -24,8 +24,8 @@ SUMMARY, TABLE = "rollout.json", "episodes.csv"
 class EpisodeFiles:
     """One folder. What an earlier rollout left in it goes; what else lies there stays."""
 
-    def __init__(self, folder: Path, *, seed: int, judged: list[str]) -> None:
-        self.folder, self._seed, self._judged = folder, seed, judged
+    def __init__(self, folder: Path, *, seed: int, scored: list[str]) -> None:
+        self.folder, self._seed, self._scored = folder, seed, scored
         self._rows: dict[int, dict[str, Any]] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class EpisodeFiles:
             "length": episode.length,
             "terminated": record.ended("terminated"),
             "truncated": record.ended("truncated"),
-            "return": sum(earned[policy] for policy in self._judged),
+            "return": sum(earned[policy] for policy in self._scored),
             **{f"return/{policy}": value for policy, value in earned.items()},
             **{f"info/{name}": value for name, value in episode.metrics.items()},
         }

@@ -1,4 +1,4 @@
-"""Judging a policy: whole episodes, one version, seeds of their own."""
+"""Evaluating a policy: whole episodes, one version, seeds of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def copies_for(episodes: int, most: int = MAX_COPIES) -> int:
 
 
 class EpisodeBatch:
-    """Everyone at the table plays whole episodes, one step of all copies at a time.
+    """All policies play whole episodes, one step of all copies at a time.
 
     Every copy plays its share of `episodes` and no more: otherwise short episodes, finished first, would crowd out long ones. For
     the same reason a limit of `seconds` is one on when episodes begin: what began in time counts, however long it then is.

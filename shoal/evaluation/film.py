@@ -11,24 +11,24 @@ from shoal.evaluation.recorder import Camera
 from shoal.evaluation.video import Video
 
 HOLD = 1.0
-"""Seconds for which the last picture stays, with the return of the episode."""
+"""Seconds for which the last image stays, with the return of the episode."""
 
 
 class Film(Camera):
-    """Writes to the path that `path_of` gives for an episode's number. `judged`: policies whose rewards are the return."""
+    """Writes to the path that `path_of` gives for an episode's number. `scored`: policies whose rewards are the return."""
 
-    def __init__(self, env: Env, path_of: Callable[[int], Path], *, judged: list[str]) -> None:
-        self._env, self._path_of, self._judged = env, path_of, judged
+    def __init__(self, env: Env, path_of: Callable[[int], Path], *, scored: list[str]) -> None:
+        self._env, self._path_of, self._scored = env, path_of, scored
         self._videos: dict[int, Video] = {}
         self._last: dict[int, Array] = {}
 
     @property
     def hold(self) -> int:
-        """Pictures behind those of the steps."""
+        """Images behind those of the steps."""
         return max(1, round(HOLD * self._env.render_fps))
 
     def shoot(self, number: int, row: int, step: int, earned: float) -> None:
-        self._last[number] = self._picture(row)
+        self._last[number] = self._image(row)
         if number not in self._videos:
             self._videos[number] = Video(self._path_of(number), fps=self._env.render_fps)
         self._videos[number].add(self._last[number], caption(number, step, earned))
@@ -36,8 +36,8 @@ class Film(Camera):
     def cut(self, number: int, row: int, episode: Episode, *, seen: bool) -> None:
         last = self._last.pop(number)
         if seen:
-            last = self._picture(row)
-        earned = sum(float(episode.played[policy].sum()) for policy in self._judged)
+            last = self._image(row)
+        earned = sum(float(episode.played[policy].sum()) for policy in self._scored)
         video = self._videos.pop(number)
         for _ in range(self.hold):
             video.add(last, caption(number, episode.length, earned))
@@ -49,16 +49,16 @@ class Film(Camera):
             video.discard()
         self._videos.clear()
 
-    def _picture(self, row: int) -> Array:
-        picture = self._env.render(row)
-        if picture is None:
+    def _image(self, row: int) -> Array:
+        image = self._env.render(row)
+        if image is None:
             raise InputError(
-                "--video: this world draws no pictures: leave --video out, let its Env have a `render` (or its environment a "
+                "--video: this environment draws no images: remove --video, let its Env have a `render` (or its environment a "
                 "render mode rgb_array), or try env.vector=loop if its batch cannot draw and its single copies can"
             )
-        return picture
+        return image
 
 
 def caption(number: int, step: int, earned: float) -> str:
-    """What stands over a picture."""
+    """What stands over an image."""
     return f"episode {number}   step {step}   return {earned:.2f}"

@@ -69,17 +69,17 @@ class _Take:
 class Recorder(Watcher):
     """Gives `finished` the first `episodes` of them, counted as an evaluation does: an equal share of each copy.
 
-    judged    policies whose rewards are the return
-    camera    who makes pictures of it; None: nobody
+    scored    policies whose rewards are the return
+    camera    who makes images of it; None: nobody
     """
 
     def __init__(
         self, env: Env, seats: list[Seat], episodes: int, finished: Callable[[Record], object], *,
-        judged: list[str], camera: Camera | None = None,
+        scored: list[str], camera: Camera | None = None,
     ) -> None:  # fmt: skip
         self._env, self._episodes, self._finished, self._camera = env, episodes, finished, camera
         self.policies = [seat.policy for seat in seats]
-        self._judged = [i for i, policy in enumerate(self.policies) if policy in judged]
+        self._scored = [i for i, policy in enumerate(self.policies) if policy in scored]
         self._begun = np.zeros(env.num_envs, np.int64)
         self._takes: dict[int, _Take] = {}
         self._turns: dict[str, Turn] = {}
@@ -143,8 +143,8 @@ class Recorder(Watcher):
             take.add(f"{group}/reward", turn.reward[row])
             take.add(f"{group}/terminated", turn.terminated[row])
             take.add(f"{group}/truncated", turn.truncated[row])
-            judged = np.isin(self._players[group][row], self._judged)
-            take.earned += float(turn.reward[row][judged].sum(dtype=np.float64))
+            scored = np.isin(self._players[group][row], self._scored)
+            take.earned += float(turn.reward[row][scored].sum(dtype=np.float64))
 
     def _end(self, row: int, episode: Episode) -> None:
         began = self._acts(row)  # same-step autoreset: this step already shows the next episode
@@ -179,16 +179,16 @@ class Recorder(Watcher):
         return who
 
     def _thoughts(self, group: str, answers: dict[Seat, Answer]) -> dict[str, Array]:
-        """What policies noted beside their actions, `[num_envs, agents, ...]`; NaN where a policy does not note it."""
-        noted: dict[str, Array] = {}
+        """What policies stored beside their actions, `[num_envs, agents, ...]`; NaN where a policy does not store it."""
+        extras: dict[str, Array] = {}
         copies, agents = self._env.num_envs, len(self._env.groups[group].agents)
         for seat, answer in answers.items():
             for name, values in answer.extras.items() if seat.group == group else ():
                 each = _by_agent(seat, values, copies, agents if seat.columns is None else len(seat.columns))
-                array = noted.setdefault(name, np.full((copies, agents, *each.shape[2:]), np.nan, np.float32))
+                array = extras.setdefault(name, np.full((copies, agents, *each.shape[2:]), np.nan, np.float32))
                 place = self._place(seat)
                 array[place] = each[place] if isinstance(place, np.ndarray) else each
-        return noted
+        return extras
 
     def _place(self, seat: Seat) -> Array | tuple[slice, list[int] | slice]:
         """A seat's agents among `[num_envs, agents]` of its group."""
@@ -198,7 +198,7 @@ class Recorder(Watcher):
 
 
 def _by_agent(seat: Seat, values: Array, copies: int, agents: int) -> Array:
-    """What lanes noted, as `[num_envs, agents of the seat, ...]`. What a team says as one holds for each of its agents."""
+    """What lanes stored, as `[num_envs, agents of the seat, ...]`. What a team says as one holds for each of its agents."""
     if not seat.is_team:
         return values.reshape(copies, agents, *values.shape[1:])
     return np.repeat(values[:, None], agents, axis=1) if values.ndim == 1 else values

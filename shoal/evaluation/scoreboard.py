@@ -28,7 +28,7 @@ class Scoreboard:
     """The evaluations of one run."""
 
     def __init__(self) -> None:
-        self.judged = -1
+        self.evaluated = -1
         """The newest version with a score."""
         self.best: Best | None = None
         self.confirmed: Evaluation | None = None
@@ -60,7 +60,7 @@ class Scoreboard:
         self.cost.switch(False)
         self._results += 1
         self._seconds += evaluation.seconds
-        self.judged = max(self.judged, evaluation.version)
+        self.evaluated = max(self.evaluated, evaluation.version)
         confirmation = evaluation.confirmation
         if confirmation is not None and goal is not None and confirmation.mean >= goal:
             self.confirmed = evaluation
@@ -83,7 +83,7 @@ class Scoreboard:
         }  # fmt: skip
 
     def missed(self, declared: Iterable[str], scores: Scores) -> list[str]:
-        """A line for each name of the world's numbers that nothing held: it may be misspelt. Said once."""
+        """A line for each name of the environment's numbers that nothing held: it may be misspelt. Said once."""
         names = [name for name in declared if name not in scores.metrics and name not in self._missed]
         self._missed.update(names)
         episodes = len(scores.returns)
@@ -95,19 +95,19 @@ class Scoreboard:
         return columns
 
     @property
-    def judging(self) -> int | None:
+    def evaluating(self) -> int | None:
         """The version that is being played; None: there is none."""
-        return self._begun if self._begun > self.judged else None
+        return self._begun if self._begun > self.evaluated else None
 
     @property
     def newest(self) -> int | None:
         """The newest version with a score; None: there is none yet."""
-        return self.judged if self.judged >= 0 else None
+        return self.evaluated if self.evaluated >= 0 else None
 
     @property
     def due(self) -> int:
-        """The newest version that was ordered, whether it was judged or not."""
-        return max([self.judged, self._begun, *self._ordered])
+        """The newest version that was ordered, whether it was evaluated or not."""
+        return max([self.evaluated, self._begun, *self._ordered])
 
     @property
     def untold(self) -> bool:
@@ -115,7 +115,7 @@ class Scoreboard:
         return bool(self._waiting)
 
     def line(self) -> str | None:
-        """What it cost, for people; None: nothing was judged."""
+        """What it cost, for people; None: nothing was evaluated."""
         return self.cost.line(self._results, self._seconds, self._passed_over) if self._results else None
 
     def recall(self, events: Iterable[Mapping[str, Any]]) -> None:
@@ -126,7 +126,7 @@ class Scoreboard:
                 kept = [result for result in kept if result["version"] <= event["version"]]
             elif event["kind"] == KIND:
                 kept.append(event)
-        self.judged = max((event["version"] for event in kept), default=-1)
+        self.evaluated = max((event["version"] for event in kept), default=-1)
         for event in kept:
             if event["best"] and event["mean_reward"] is not None:
                 self.best = Best(event["version"], event["mean_reward"], event.get("stage", 0))

@@ -1,4 +1,4 @@
-"""Pictures in, an mp4 out: H.264, which every browser plays, with a line of text over each picture.
+"""Images in, an mp4 out: H.264, which every browser plays, with a line of text over each image.
 
 Nothing here needs a screen. The packages are those of the extra `video`, imported when the first video begins.
 """
@@ -21,7 +21,7 @@ from shoal.base.errors import InputError
 Array = np.ndarray
 
 LEAST_SIDE = 240
-"""Smaller pictures are enlarged, by a whole number, until their shorter side has so many pixels: text needs them."""
+"""Smaller images are enlarged, by a whole number, until their shorter side has so many pixels: text needs them."""
 OPTIONS = {"preset": "veryfast", "crf": "22"}
 """Of the encoder: small files at little cost."""
 CONTAINER = {"movflags": "+faststart"}
@@ -29,7 +29,7 @@ CONTAINER = {"movflags": "+faststart"}
 
 
 class Video:
-    """A video that is being written: pictures are encoded as they come, and the file is there, whole, after `close`.
+    """A video that is being written: images are encoded as they come, and the file is there, whole, after `close`.
 
     With `with`, an error within leaves no file behind.
     """
@@ -43,18 +43,18 @@ class Video:
         self._stream: Any = None
         self._shape: tuple[int, ...] = ()
 
-    def add(self, picture: Array, caption: str = "") -> None:
-        """The next picture, bytes `[height, width, 3]` of red, green and blue; all have the size of the first."""
-        frame = with_caption(enlarged(picture), caption)
+    def add(self, image: Array, caption: str = "") -> None:
+        """The next image, bytes `[height, width, 3]` of red, green and blue; all have the size of the first."""
+        frame = with_caption(enlarged(image), caption)
         if self._container is None:
             self._open(frame.shape)
         if frame.shape != self._shape:
-            raise ValueError(f"the picture has shape {frame.shape} and those before had {self._shape}")
+            raise ValueError(f"the image has shape {frame.shape} and those before had {self._shape}")
         self._write(self._av.VideoFrame.from_ndarray(frame, format="rgb24"))
         self.frames += 1
 
     def close(self) -> None:
-        """Finish the file. Without a picture there is none."""
+        """Finish the file. Without an image there is none."""
         if self._container is None:
             return
         self._write(None)
@@ -83,7 +83,7 @@ class Video:
         self._container = self._av.open(str(self._temporary), "w", format="mp4", options=CONTAINER)
         self._stream = self._container.add_stream("libx264", rate=self._rate, options=OPTIONS)
         self._stream.height, self._stream.width, self._stream.pix_fmt = shape[0], shape[1], "yuv420p"
-        self._stream.codec_context.thread_count = 1  # equal pictures give equal files, and training keeps its cores
+        self._stream.codec_context.thread_count = 1  # equal images give equal files, and training keeps its cores
 
     def _write(self, frame: Any) -> None:
         for packet in self._stream.encode(frame):
@@ -98,34 +98,34 @@ def write_video(path: Path, frames: Iterable[Array], captions: Iterable[str] = (
     return video.frames
 
 
-def enlarged(picture: Array) -> Array:
+def enlarged(image: Array) -> Array:
     """Large enough to write on, and of even sides, which the encoder asks for."""
-    picture = np.asarray(picture)
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
-        raise ValueError(f"a picture has bytes [height, width, 3], not {picture.dtype} {list(picture.shape)}")
-    times = -(-LEAST_SIDE // min(picture.shape[:2]))
+    image = np.asarray(image)
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+        raise ValueError(f"an image has bytes [height, width, 3], not {image.dtype} {list(image.shape)}")
+    times = -(-LEAST_SIDE // min(image.shape[:2]))
     if times > 1:
-        picture = picture.repeat(times, 0).repeat(times, 1)
-    height, width = picture.shape[:2]
-    return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+        image = image.repeat(times, 0).repeat(times, 1)
+    height, width = image.shape[:2]
+    return np.pad(image, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
 
 
-def with_caption(picture: Array, caption: str) -> Array:
-    """The picture with white text on a shade, in its lower left corner."""
+def with_caption(image: Array, caption: str) -> Array:
+    """The image with white text on a shade, in its lower left corner."""
     if not caption:
-        return np.ascontiguousarray(picture)
+        return np.ascontiguousarray(image)
     from PIL import Image, ImageDraw
 
-    size = max(12, min(picture.shape[:2]) // 18)
-    image = Image.fromarray(picture)
-    draw, font = ImageDraw.Draw(image, "RGBA"), _font(size)
+    size = max(12, min(image.shape[:2]) // 18)
+    drawn = Image.fromarray(image)
+    draw, font = ImageDraw.Draw(drawn, "RGBA"), _font(size)
     left, margin = size // 2, size // 3
-    bottom = image.height - size // 2
+    bottom = drawn.height - size // 2
     box = draw.textbbox((left + margin, bottom - margin), caption, font=font, anchor="ls")
     line = (left, bottom - margin - size, box[2] + margin, bottom)
     draw.rounded_rectangle(line, radius=margin, fill=(0, 0, 0, 150))
     draw.text((left + margin, bottom - margin), caption, font=font, anchor="ls", fill=(255, 255, 255, 255))
-    return np.asarray(image)
+    return np.asarray(drawn)
 
 
 @lru_cache(maxsize=8)

@@ -1,4 +1,4 @@
-"""A process that has everything imported and forks into hosts: a host starts in milliseconds. Light to import itself."""
+"""A process that has everything imported and forks into others: each starts in milliseconds. Light to import itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def context() -> ForkServerContext:
 def warm() -> None:
     """Start it now: it imports on another core while this process does the same.
 
-    It is deaf to SIGTERM, which may reach all processes of a run: the launcher decides what that means, and needs its hosts for it.
+    It is deaf to SIGTERM, which may reach all processes of a run: the launcher decides what that means, and needs them for it.
     """
     context()
     resource_tracker.ensure_running()  # first: it unblocks what is blocked here

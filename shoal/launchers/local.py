@@ -66,10 +66,10 @@ def cores_of(program: Program) -> list[int | None]:
     Busy processes that are as many as the cores share one now and then if the kernel places them, while another core idles.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
-    asked, busy = program.experiment.placement.pin, sum(process.pinned for process in program.processes)
+    requested, busy = program.experiment.placement.pin, sum(process.pinned for process in program.processes)
     fits = len(cores) == busy > 1 and not program.experiment.env.background
     pinned: list[int | None] = [None] * len(program.processes)
-    if not (fits if asked is None else asked and cores):
+    if not (fits if requested is None else requested and cores):
         return pinned
     number = 0
     for place, process in enumerate(program.processes):

@@ -231,13 +231,13 @@ class ProcessLauncher:
         self._saves += 1
         self._saved = {}
         whole = saves_state(self._program)
-        asked = [spec for spec in self._program.workers if whole or (isinstance(spec, TrainerSpec) and spec.rank == 0)]
-        for spec in asked:
+        specs = [spec for spec in self._program.workers if whole or (isinstance(spec, TrainerSpec) and spec.rank == 0)]
+        for spec in specs:
             self.order(spec.name, Save(self._saves, round_))
-        self._until(lambda: all(spec.name in self._saved for spec in asked), "say what they hold", "workers")
+        self._until(lambda: all(spec.name in self._saved for spec in specs), "say what they hold", "workers")
         self._hear_last_updates()
         snapshot = Snapshot()
-        for spec in asked:
+        for spec in specs:
             saved = self._saved[spec.name]
             if isinstance(spec, TrainerSpec) and saved.learned:
                 learned = safetensors.torch.load(saved.learned)
@@ -284,7 +284,7 @@ class ProcessLauncher:
             if link is not death.link:
                 self._supervisor.kill(link)
             self._supervisor.reap(link)
-        changes: dict[str, Any] = {"evaluated": controller.scoreboard.judged}
+        changes: dict[str, Any] = {"evaluated": controller.scoreboard.evaluated}
         trainers = [spec for link in links for spec in link.process.workers if isinstance(spec, TrainerSpec)]
         if trainers:
             ranks = sorted({spec.rank for spec in trainers})

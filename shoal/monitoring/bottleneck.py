@@ -1,6 +1,6 @@
 """What holds a run back: the shares of all workers' time in, one line for people out.
 
-The busiest is the bottleneck: *sampling* (actors step the world), *inference* (policies decide, in workers of their own or in the
+The busiest is the bottleneck: *sampling* (actors step the environment), *inference* (policies decide, in workers of their own or in
 actors), *learning* (the trainer), *replay* (buffer workers, where there are any). The line names the setting that would move it.
 """
 
@@ -69,16 +69,16 @@ def bottleneck(shares: KindShares, *, max_lag: int, one_process: bool = False) -
 
 
 def _evidence(name: str, shares: KindShares) -> str:
-    hungry = f"the trainer waited {_percent(shares, 'trainer', 'waited_input')} for experience"
+    starved = f"the trainer waited {_percent(shares, 'trainer', 'waited_input')} for experience"
     if name == "sampling":
-        return f"actors stepped {_percent(shares, 'actor', 'worked')} of the time, {hungry}"
+        return f"actors stepped {_percent(shares, 'actor', 'worked')} of the time, {starved}"
     if name == "learning":
         idle = _percent(shares, "actor", "waited_slot")
         return f"the trainer learned {_percent(shares, 'trainer', 'worked')} of the time, actors waited {idle} for free slots"
     if name == "replay":
-        return f"buffer workers kept and drew {_percent(shares, 'buffer', 'worked')} of the time, {hungry}"
+        return f"buffer workers kept and drew {_percent(shares, 'buffer', 'worked')} of the time, {starved}"
     if "policy" not in shares:
-        return f"actors decided {_percent(shares, 'actor', 'inference')} of the time, {hungry}"
+        return f"actors decided {_percent(shares, 'actor', 'inference')} of the time, {starved}"
     idle = _percent(shares, "actor", "waited_input")
     return (
         f"policy workers decided {_percent(shares, 'policy', 'worked')} of the time, actors waited {idle} for decisions"

@@ -117,13 +117,13 @@ def _facts(progress: Progress, width: int, console: Console) -> Table:
     elapsed = f"{elapsed_text(progress.elapsed):>7}"
     facts.add_row("updates", shown(progress.number("update"), ",.0f"), _goal(stop.updates), _fact("elapsed", elapsed))
     length = f"length {shown(progress.number('rollout/ep_len_mean'), ',.0f')}"
-    facts.add_row("episodes", shown(progress.number("rollout/episodes"), ",.0f"), length, _judged(progress))
+    facts.add_row("episodes", shown(progress.number("rollout/episodes"), ",.0f"), length, _evaluated(progress))
     return facts
 
 
-def _judged(progress: Progress) -> Text:
-    text = progress.judged_text()
-    return _fact("judged", text) if text else Text()
+def _evaluated(progress: Progress) -> Text:
+    text = progress.evaluated_text()
+    return _fact("eval", text) if text else Text()
 
 
 def _goal(number: float | None) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from shoal.base.duration import format_duration
 from shoal.monitoring.shares import by_kind
-from shoal.monitoring.sinks import EVAL, JUDGED_AT, Row
+from shoal.monitoring.sinks import EVAL, EVALUATED_AT, Row
 
 if TYPE_CHECKING:
     from shoal.api.experiment import StopConfig
@@ -40,7 +40,7 @@ class Progress:
     def __init__(self, stop: StopConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self.stop = stop
         self.row: Row = {}
-        self.judged: Row = {}
+        self.evaluated: Row = {}
         """The columns of the newest evaluation."""
         self.returns: list[float] = []
         """The whole run's, at most `_HISTORY`: beyond that, neighbours are averaged."""
@@ -54,8 +54,8 @@ class Progress:
     def add(self, row: Row) -> None:
         """Take one row."""
         self.row, self._row_at = row, self._clock()
-        if JUDGED_AT in row:
-            self.judged = {name: value for name, value in row.items() if name.startswith(EVAL)}
+        if EVALUATED_AT in row:
+            self.evaluated = {name: value for name, value in row.items() if name.startswith(EVAL)}
         self._counts.append((self.elapsed, self.number("step") or 0.0, self.number("update") or 0.0))
         if (value := self.number("rollout/ep_rew_mean")) is not None:
             self._first_return = value if self._first_return is None else self._first_return
@@ -76,12 +76,12 @@ class Progress:
         value = self.row.get(key)
         return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
-    def judged_text(self) -> str:
+    def evaluated_text(self) -> str:
         """`143.2 (130.1 to 155.0) by version 40`, of the newest evaluation; empty before the first."""
-        if not self.judged:
+        if not self.evaluated:
             return ""
-        mean, low, high = (self.judged[f"{EVAL}{name}"] for name in ("mean_reward", "ci_low", "ci_high"))
-        return f"{mean:,.1f} ({low:,.1f} to {high:,.1f}) by version {self.judged[f'{EVAL}version']:,}"
+        mean, low, high = (self.evaluated[f"{EVAL}{name}"] for name in ("mean_reward", "ci_low", "ci_high"))
+        return f"{mean:,.1f} ({low:,.1f} to {high:,.1f}) by version {self.evaluated[f'{EVAL}version']:,}"
 
     def shares(self) -> dict[str, dict[str, float]]:
         """Kind of worker -> state -> share of its time, of the last row; empty where it holds none."""
@@ -135,7 +135,7 @@ class Progress:
 
     def _scored(self) -> float | None:
         """What a goal is held against: the newest evaluation where there are any, else the returns of training."""
-        mean = self.judged.get(f"{EVAL}mean_reward")
+        mean = self.evaluated.get(f"{EVAL}mean_reward")
         return float(mean) if isinstance(mean, int | float) else self.number("rollout/ep_rew_mean")
 
     def left_text(self) -> str:

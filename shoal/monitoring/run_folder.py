@@ -128,7 +128,7 @@ class RunFolder:
 
     @property
     def videos(self) -> Path:
-        """Films of versions that were judged."""
+        """Films of versions that were evaluated."""
         return self.path / "videos"
 
     @property

@@ -13,8 +13,8 @@ from shoal.monitoring.event_file import EventFile
 from shoal.monitoring.jsonl import drop_later, encode_line, mend
 
 Row = dict[str, float | int | str]
-EVAL, JUDGED_AT = "eval/", "eval/steps"
-"""Columns of a version that was judged, and the one that says how many steps were behind it."""
+EVAL, EVALUATED_AT = "eval/", "eval/steps"
+"""Columns of a version that was evaluated, and the one that says how many steps were behind it."""
 
 
 class Sink(Protocol):
@@ -60,7 +60,7 @@ class JsonlSink:
 class TensorBoardSink:
     """A curve over environment steps per key that holds a `/`. What lies beyond `resume_step` leaves the curves.
 
-    The score of a version that was judged beside training is drawn at that version's steps, not at those of its row.
+    The score of a version that was evaluated beside training is drawn at that version's steps, not at those of its row.
     """
 
     def __init__(self, folder: Path, resume_step: int | None = None) -> None:
@@ -76,12 +76,14 @@ class TensorBoardSink:
 
     def write(self, row: Row) -> None:
         """Add a point to every curve in the row."""
-        judged_at = row.get(JUDGED_AT)
-        for step, belongs in ((judged_at, True), (row["step"], False)):
+        evaluated_at = row.get(EVALUATED_AT)
+        for step, belongs in ((evaluated_at, True), (row["step"], False)):
             values = [
                 self._summary.Value(tag=key, simple_value=value)
                 for key, value in row.items()
-                if "/" in key and not isinstance(value, str) and (judged_at is None or key.startswith(EVAL) is belongs)
+                if "/" in key
+                and not isinstance(value, str)
+                and (evaluated_at is None or key.startswith(EVAL) is belongs)
             ]
             if step is not None:
                 self._add(int(step), values)
@@ -94,7 +96,7 @@ class TensorBoardSink:
             raise _unwritable(self._folder, error) from error
 
     def animate(self, step: int, path: Path) -> None:
-        """Show an animation (a gif) among the pictures, as `eval/video`."""
+        """Show an animation (a gif) among the images, as `eval/video`."""
         data = path.read_bytes()
         width, height = (int.from_bytes(data[at : at + 2], "little") for at in (6, 8))  # of a gif's header
         image = self._summary.Image(height=height, width=width, colorspace=3, encoded_image_string=data)

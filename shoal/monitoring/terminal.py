@@ -120,8 +120,8 @@ def plain_line(progress: Progress) -> str:
         elapsed_text(progress.elapsed),
         f"left {progress.left_text()}",
     ]
-    if judged := progress.judged_text():
-        parts.append(f"judged {judged}")
+    if evaluated := progress.evaluated_text():
+        parts.append(f"evaluated {evaluated}")
     if shares := progress.shares():
         busy_ = [f"{LABELS.get(kind, kind)} {percent(busy(states))}" for kind, states in shares.items()]
         parts.append(f"busy: {', '.join(busy_)}")

@@ -11,7 +11,7 @@ from shoal.api.env import AgentGroup
 from shoal.api.experiment import Experiment
 from shoal.envs import make_env
 from shoal.envs.curriculum import env_at
-from shoal.rollout.world import world_space
+from shoal.rollout.global_state import state_space_of
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,6 @@ def inspect_env(experiment: Experiment) -> EnvFacts:
         first = env.reset(0)
         masks = {name: turn.action_mask for name, turn in first.turns.items()}
         widths = {name: None if mask is None else mask.shape[-1] for name, mask in masks.items()}
-        return EnvFacts(env.groups, widths, world_space(env.groups, first), env.game_return)
+        return EnvFacts(env.groups, widths, state_space_of(env.groups, first), env.game_return)
     finally:
         env.close()

@@ -78,7 +78,7 @@ def _plan(experiment: Experiment, spec: PolicySpec, facts: EnvFacts) -> PolicyPl
         if experiment.deal == "shuffled":
             assert spec.algorithm is not None
             raise InputError(
-                f"deal = 'shuffled': '{spec.algorithm.name}' learns as a team, whose agents stay; leave it out"
+                f"deal = 'shuffled': '{spec.algorithm.name}' learns as a team, whose agents stay; remove it"
             )
         own, width = team_group(spec.group, facts.state_space), spec.mask_width
         width = width and width * len(own.agents)

@@ -17,9 +17,7 @@ def with_all_copies(experiment: Experiment) -> Experiment:
     actors = placement.actors
     if not isinstance(actors, ActorRange):
         if placement.envs_per_actor is not None:
-            raise InputError(
-                "placement.envs_per_actor is for a range of actors: leave it out, or give actors: {min, max}"
-            )
+            raise InputError("placement.envs_per_actor is for a range of actors: remove it, or give actors: {min, max}")
         return experiment
     each = placement.envs_per_actor or max(1, experiment.env.num_envs // actors.min)
     env = experiment.env.model_copy(update={"num_envs": each * actors.max})
@@ -35,35 +33,39 @@ def lanes_per_batch(experiment: Experiment, lanes: int) -> int:
 
 def resolve_placement(experiment: Experiment, plans: Collection[PolicyPlan], *, exact: bool) -> PlacementConfig:
     """Fill in what was left out. Who names no actors means one process."""
-    asked, copies = experiment.placement, experiment.env.num_envs
+    requested, copies = experiment.placement, experiment.env.num_envs
     needs = min((plan.algorithm.needs for plan in plans), key=lambda needs: needs.max_lag)
-    trainers = asked.trainers or 1
-    elastic = isinstance(asked.actors, ActorRange)
-    actors = asked.actors.max if isinstance(asked.actors, ActorRange) else asked.actors or max(trainers, asked.buffers)
-    lag = asked.max_lag if asked.max_lag is not None else max(needs.max_lag, asked.buffers and 1)
-    agree = asked.agree or Named(name=needs.agree)
+    trainers = requested.trainers or 1
+    elastic = isinstance(requested.actors, ActorRange)
+    actors = (
+        requested.actors.max
+        if isinstance(requested.actors, ActorRange)
+        else requested.actors or max(trainers, requested.buffers)
+    )
+    lag = requested.max_lag if requested.max_lag is not None else max(needs.max_lag, requested.buffers and 1)
+    agree = requested.agree or Named(name=needs.agree)
     sync = _sync(agree)
     alone = trainers > 1 and not sync.in_step
-    _check_shares(asked, copies, actors, trainers)
-    if elastic and (trainers > 1 or not lag or asked.exact or asked.inference == "worker"):
+    _check_shares(requested, copies, actors, trainers)
+    if elastic and (trainers > 1 or not lag or requested.exact or requested.inference == "worker"):
         raise InputError(
             "placement.actors = {min, max}: actors that come and go need placement.max_lag of 1 or more, one trainer, "
             "inference: inline, and cannot be exact"
         )
-    if asked.exact and alone:
+    if requested.exact and alone:
         raise InputError(
             f"placement.exact = true: {agree.name} replicas never agree to the bit; choose agree: allreduce"
         )
-    by_default = (exact or lag == 0) and not (alone or elastic or asked.buffers)
+    by_default = (exact or lag == 0) and not (alone or elastic or requested.buffers)
     if experiment.curriculum:  # when a stage begins is a matter of time, but in one thread
         by_default = exact
     changes = {
-        "trainers": trainers, "actors": asked.actors if elastic else actors, "max_lag": lag, "agree": agree,
-        "together": asked.together if asked.together is not None else asked.actors is None and not asked.buffers,
-        "exact": asked.exact if asked.exact is not None else by_default,
+        "trainers": trainers, "actors": requested.actors if elastic else actors, "max_lag": lag, "agree": agree,
+        "together": requested.together if requested.together is not None else requested.actors is None and not requested.buffers,
+        "exact": requested.exact if requested.exact is not None else by_default,
     }  # fmt: skip
-    placement = asked.model_copy(update=changes)
-    _check_buffers(placement, asked, plans)
+    placement = requested.model_copy(update=changes)
+    _check_buffers(placement, requested, plans)
     return placement
 
 
@@ -73,10 +75,10 @@ def _sync(agree: Named) -> type[ReplicaSync]:
     return cls
 
 
-def _check_shares(asked: PlacementConfig, copies: int, actors: int, trainers: int) -> None:
-    if copies % (actors * asked.ring):
-        ring = f" x placement.ring = {asked.ring}" if asked.ring > 1 else ""
-        nearest = _nearest(copies // asked.ring, actors) if copies % asked.ring == 0 else 1
+def _check_shares(requested: PlacementConfig, copies: int, actors: int, trainers: int) -> None:
+    if copies % (actors * requested.ring):
+        ring = f" x placement.ring = {requested.ring}" if requested.ring > 1 else ""
+        nearest = _nearest(copies // requested.ring, actors) if copies % requested.ring == 0 else 1
         raise InputError(f"placement.actors = {actors}{ring} cannot share env.num_envs = {copies}: try {nearest}")
     if actors % trainers:
         raise InputError(f"placement.trainers = {trainers} cannot share placement.actors = {actors}: try {trainers}")
@@ -86,20 +88,20 @@ def _nearest(copies: int, actors: int) -> int:
     return min((n for n in range(1, copies + 1) if copies % n == 0), key=lambda n: abs(n - actors))
 
 
-def _check_buffers(placement: PlacementConfig, asked: PlacementConfig, plans: Collection[PolicyPlan]) -> None:
-    """Whether replay can be shared out as `placement` says, which follows from what was `asked`."""
+def _check_buffers(placement: PlacementConfig, requested: PlacementConfig, plans: Collection[PolicyPlan]) -> None:
+    """Whether replay can be shared out as `placement` says, which follows from what was `requested`."""
     buffers = placement.buffers
     if not buffers:
         return
     said = f"placement.buffers = {buffers}"
     needs = [plan.algorithm.needs.replay for plan in plans if plan.algorithm.needs.replay is not None]
     if not needs:
-        raise InputError(f"{said}: nothing is replayed here; leave it out")
+        raise InputError(f"{said}: nothing is replayed here; remove it")
     if placement.trainers != 1:
-        raise InputError(f"{said} is for one trainer: leave placement.trainers out")
-    if asked.exact or asked.max_lag == 0:
+        raise InputError(f"{said} is for one trainer: remove placement.trainers")
+    if requested.exact or requested.max_lag == 0:
         raise InputError(
-            f"{said}: who comes first decides what is drawn, so it is never exact; leave placement.exact and max_lag out"
+            f"{said}: who comes first decides what is drawn, so it is never exact; remove placement.exact and max_lag"
         )
     if not isinstance(placement.actors, int):
         raise InputError(f"{said}: buffer workers are dealt to actors that stay; give placement.actors one number")

@@ -63,9 +63,9 @@ def _processes(program: Program) -> Iterator[Process]:
         )  # fmt: skip
 
 
-def bundle(asked: ResourcesConfig) -> dict[str, float]:
+def bundle(requested: ResourcesConfig) -> dict[str, float]:
     """What a cluster reserves, by the names that Ray has for it."""
-    named = {"CPU": asked.cpus, "GPU": asked.gpus, "memory": float(asked.memory), **asked.custom}
+    named = {"CPU": requested.cpus, "GPU": requested.gpus, "memory": float(requested.memory), **requested.custom}
     return {name: amount for name, amount in named.items() if amount} or {"CPU": 0.001}
 
 

@@ -1,1 +1,1 @@
-"""What an actor does, without a process: step worlds, ask for decisions, build fragments, play episodes."""
+"""What an actor does, without a process: step environments, ask for decisions, build fragments, play episodes."""

@@ -23,11 +23,11 @@ from shoal.streams.past import Pool
 from shoal.streams.primitives import Mailbox
 
 Script = Callable[[Any, np.ndarray | None, np.ndarray], np.ndarray]
-"""Observations `[B, ...]`, action mask `[B, choices]` or None, noise `[B, n]` in [0, 1) -> actions `[B, ...]`."""
+"""Observations `[B, ...]`, action mask `[B, actions]` or None, noise `[B, n]` in [0, 1) -> actions `[B, ...]`."""
 
 
 class RandomPolicy(Policy):
-    """Every allowed choice alike; forces evenly within their bounds."""
+    """Every allowed discrete action alike; continuous ones evenly within their bounds."""
 
     extras: dict[str, tuple[int, ...]] = {}
 
@@ -50,8 +50,8 @@ class RandomPolicy(Policy):
     @staticmethod
     def _within(box: Box, noise: Tensor) -> Tensor:
         low, high = np.maximum(box.low, -1e3), np.minimum(box.high, 1e3)
-        forces = low.reshape(-1) + noise.numpy() * (high - low).reshape(-1)
-        return torch.from_numpy(forces.reshape(-1, *box.shape).astype(np.float32))
+        actions = low.reshape(-1) + noise.numpy() * (high - low).reshape(-1)
+        return torch.from_numpy(actions.reshape(-1, *box.shape).astype(np.float32))
 
 
 class ScriptedPolicy(Policy):
@@ -99,21 +99,21 @@ class WatchedInference(InferenceClient):
 
     def __init__(self, client: InferenceClient, policy: Policy, to_decide: Callable[[Tree], Tree]) -> None:
         self._client, self._policy, self._to_decide = client, policy, to_decide
-        self._asked: Ask | None = None
+        self._request: Ask | None = None
 
     def pin(self, round_: int) -> bool:
         return self._client.pin(round_)
 
     def ask(self, ask: Ask) -> None:
-        self._asked = ask
+        self._request = ask
         self._client.ask(replace(ask, observation=self._to_decide(ask.observation)))
 
     def answer(self, timeout: float) -> Answer | None:
         answer = self._client.answer(timeout)
         if answer is None:
             return None
-        assert self._asked is not None, "ask comes first"
-        return replace(answer, extras=appraise(self._policy, self._asked, answer.action) | answer.extras)
+        assert self._request is not None, "ask comes first"
+        return replace(answer, extras=appraise(self._policy, self._request, answer.action) | answer.extras)
 
 
 class PastInference(InferenceClient):
@@ -127,7 +127,7 @@ class PastInference(InferenceClient):
     ) -> None:  # fmt: skip
         self._policy, self._mailbox, self._pool, self._newest, self._explore = policy, mailbox, pool, newest, explore
         self._latest = latest
-        self._minds: dict[int, Policy] = {}
+        self._policies: dict[int, Policy] = {}
         self._chosen = np.full(lanes, -1)
         self._available: list[int] = []
         self._answer: Answer | None = None
@@ -137,9 +137,9 @@ class PastInference(InferenceClient):
         newest = self._newest(round_)
         if self._mailbox.latest() < newest:
             return False
-        self._available = [number for number in self._pool.at(newest) if number in self._minds or self._load(number)]
-        for number in set(self._minds) - set(self._available) - set(self._chosen.tolist()):
-            del self._minds[number]
+        self._available = [number for number in self._pool.at(newest) if number in self._policies or self._load(number)]
+        for number in set(self._policies) - set(self._available) - set(self._chosen.tolist()):
+            del self._policies[number]
         return bool(self._available)
 
     def _load(self, number: int) -> bool:
@@ -147,7 +147,7 @@ class PastInference(InferenceClient):
         flat = Flat(policy, gradients=False)
         if not self._mailbox.read(number, flat.block.numpy()):
             return False
-        self._minds[number] = policy.eval()
+        self._policies[number] = policy.eval()
         return True
 
     def ask(self, ask: Ask) -> None:
@@ -156,7 +156,7 @@ class PastInference(InferenceClient):
         parts = []
         for number in sorted(set(self._chosen.tolist())):
             rows = np.nonzero(self._chosen == number)[0]
-            part = decide(self._minds[number], _rows(ask, rows), explore=self._explore, version=number)
+            part = decide(self._policies[number], _rows(ask, rows), explore=self._explore, version=number)
             parts.append((rows, part))
         self._answer = _joined(parts, len(ask.first))
 

@@ -17,8 +17,8 @@ from shoal.base.errors import ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.base.tree import Tree
 from shoal.rollout.deal import Deal
+from shoal.rollout.global_state import GlobalStateView
 from shoal.rollout.seat import Seat
-from shoal.rollout.world import WorldView
 from shoal.streams.inference import Answer
 
 Wait = Literal["slot", "answer", "env"]
@@ -40,11 +40,11 @@ class Watcher(ABC):
 
     @abstractmethod
     def start(self, step: Step) -> None:
-        """The world was reset."""
+        """The environment was reset."""
 
     @abstractmethod
     def act(self, actions: dict[str, Array], answers: dict[Seat, Answer]) -> None:
-        """What goes to the world, and what every seat was answered."""
+        """What goes to the environment, and what every seat was answered."""
 
     @abstractmethod
     def see(self, step: Step, episodes: list[Episode]) -> None:
@@ -52,7 +52,7 @@ class Watcher(ABC):
 
 
 class Stages(ABC):
-    """Which stage of a curriculum the worlds are in, and which they should be in."""
+    """Which stage of a curriculum the environments are in, and which they should be in."""
 
     stage: int
 
@@ -67,7 +67,7 @@ class Stages(ABC):
 
 
 class Rollout:
-    """Plays on and on: ask every seat, step the world, show every seat what came of it.
+    """Plays on and on: ask every seat, step the environment, show every seat what came of it.
 
     `mark`, where policies decide in this process, is told when they begin (`inference`) and when they are done (`worked`).
     `keep`: of the last so many rounds, remember how each began. `producer`: its number among all Envs of the run.
@@ -124,7 +124,7 @@ class Rollout:
         return None
 
     def close(self) -> None:
-        """Close the world."""
+        """Close the environment."""
         self._env.close()
 
     def flush(self, policy: str, round_: int) -> bool:
@@ -152,7 +152,7 @@ class Rollout:
     # ------------------------------------------------------------ in the middle of episodes
 
     def beginning(self, round_: int) -> Tree | None:
-        """How things stood when the round began; None: it is not known, or the world cannot tell."""
+        """How things stood when the round began; None: it is not known, or the environment cannot tell."""
         if self._round == round_:
             return self._snapshot()
         return self._beginnings.get(round_)
@@ -166,8 +166,8 @@ class Rollout:
             seat.restore(part)
         if self._deal is not None:
             self._deal.restore(tree["deal"])
-        if self._world is not None:
-            self._world.restore(tree["world"])
+        if self._state_view is not None:
+            self._state_view.restore(tree["state_view"])
 
     @property
     def _round(self) -> int | None:
@@ -182,10 +182,10 @@ class Rollout:
         if env is None:
             self._keep = 0
             return None
-        deal, world = self._deal, self._world
+        deal, view = self._deal, self._state_view
         return {
             "env": env, "seats": tuple(seats), "deal": None if deal is None else deal.snapshot(),
-            "world": None if world is None else world.snapshot(),
+            "state_view": None if view is None else view.snapshot(),
             "stage": 0 if self._stages is None else self._stages.stage,
         }  # fmt: skip
 
@@ -201,16 +201,16 @@ class Rollout:
     def _start(self, seed: int) -> Step:
         """New episodes everywhere."""
         env, deal = self._env, self._deal
-        env.wants_state = any(seat.wants_world for seat in self._seats)
-        self._world = WorldView(env) if env.wants_state else None
+        env.wants_state = any(seat.wants_state for seat in self._seats)
+        self._state_view = GlobalStateView(env) if env.wants_state else None
         step = env.reset(seed)
-        world = None if self._world is None else self._world.see(step)
+        state = None if self._state_view is None else self._state_view.see(step)
         for seat in self._seats:
-            seat.start(step.turns[seat.group], None if deal is None else deal.owned(seat.policy), world)
+            seat.start(step.turns[seat.group], None if deal is None else deal.owned(seat.policy), state)
         return step
 
     def _enter(self, stages: Stages, stage: int) -> None:
-        """The world changes: open episodes are cut short, and nobody learns from what was left of them."""
+        """The environment changes: open episodes are cut short, and nobody learns from what was left of them."""
         self._env = stages.enter(stage, self._env)
         if self._deal is not None:
             self._deal.anew(list(range(self._env.num_envs)))
@@ -281,10 +281,10 @@ class Rollout:
             self._watcher.see(step, episodes)
         if self._deal is not None and step.episodes:
             self._deal.anew([episode.row for episode in step.episodes])
-        world = None if self._world is None else self._world.see(step)
+        state = None if self._state_view is None else self._state_view.see(step)
         for seat in self._seats:
             owned = self._deal.owned(seat.policy) if self._deal is not None and step.episodes else None
-            if seat.see(step.turns[seat.group], step.advanced, owned, world):
+            if seat.see(step.turns[seat.group], step.advanced, owned, state):
                 progress.posted[seat.policy] += 1
                 posted += 1
         progress.steps += step.advanced

@@ -11,9 +11,9 @@ from shoal.api.env import Array, Turn
 from shoal.api.explorer import Explorer
 from shoal.base.seeding import Noise
 from shoal.base.tree import Tree, tree_map
+from shoal.rollout.global_state import Seen, StoredObservations
 from shoal.rollout.team import TeamLanes
 from shoal.rollout.trajectory import TrajectoryBuilder, View
-from shoal.rollout.world import Notes, Seen
 from shoal.streams.inference import Answer, Ask, InferenceClient
 
 
@@ -29,12 +29,12 @@ class Seat:
     def __init__(
         self, policy: str, group: str, client: InferenceClient, noise: Noise, state: Tree | None,
         builder: TrajectoryBuilder | None = None, *, columns: list[int] | None = None, decisions: int = 0,
-        notes: Notes | None = None, team: TeamLanes | None = None, explorer: Explorer | None = None,
+        notes: StoredObservations | None = None, team: TeamLanes | None = None, explorer: Explorer | None = None,
     ) -> None:  # fmt: skip
         self.policy, self.group, self.client, self.builder, self.columns = policy, group, client, builder, columns
         self.owned: np.ndarray | None = None
         self._noise, self._state, self._team = noise, state, team
-        self.notes = notes or Notes(len(noise.lanes), 0, world=False)
+        self.notes = notes or StoredObservations(len(noise.lanes), 0, global_state=False)
         self._first = builder.first if builder else np.ones(len(noise.lanes), np.bool_)
         self._view: View | None = None
         self._decisions = decisions
@@ -79,7 +79,7 @@ class Seat:
         """Send what the lanes see."""
         view = self._seen()
         noise = self._noise.at(self._decisions)
-        observation = self.notes.asked(view.observation)
+        observation = self.notes.policy_input(view.observation)
         self.client.ask(Ask(observation, self._first, noise, self._state, view.action_mask, self._knobs))
 
     def take(self, answer: Answer) -> Array:
@@ -96,9 +96,9 @@ class Seat:
         self._decisions += 1
         return answer.action if self._team is None else answer.action.reshape(-1)
 
-    def see(self, turn: Turn, steps: int, owned: np.ndarray | None = None, world: Seen | None = None) -> bool:
+    def see(self, turn: Turn, steps: int, owned: np.ndarray | None = None, state: Seen | None = None) -> bool:
         """Take in the outcome; True: a fragment was posted. `owned`: the lanes that are its own from now on, if they change."""
-        self._view = view = self._look(turn, world)
+        self._view = view = self._look(turn, state)
         ended = view.terminated | view.truncated
         if self.owned is not None:
             self._view = view = masked(view, self.owned, self.owned if owned is None else owned)
@@ -109,13 +109,13 @@ class Seat:
         self._first |= ended
         return posted
 
-    def start(self, turn: Turn, owned: np.ndarray | None = None, world: Seen | None = None) -> None:
+    def start(self, turn: Turn, owned: np.ndarray | None = None, state: Seen | None = None) -> None:
         """The first view, after a reset."""
         if self._team is not None:
             self._team.restart()
         if self.builder is not None:
             self.builder.restart()
-        self._view, self.owned = self._look(turn, world), owned
+        self._view, self.owned = self._look(turn, state), owned
         if owned is not None:
             self._view = masked(self._view, owned, owned)
         self._first[:] = True
@@ -153,15 +153,15 @@ class Seat:
             self.builder.restore(tree["builder"])
 
     @property
-    def wants_world(self) -> bool:
+    def wants_state(self) -> bool:
         """Its lanes note what there is beside their own."""
-        return self.notes.world or self._team is not None
+        return self.notes.global_state or self._team is not None
 
-    def _look(self, turn: Turn, world: Seen | None) -> View:
+    def _look(self, turn: Turn, state: Seen | None) -> View:
         if self._team is None:
-            return self.notes.of(as_lanes(turn, self.columns), world)
-        assert world is not None, "a team sees the world"
-        return self._team.view(of_columns(turn, self.columns), world)
+            return self.notes.of(as_lanes(turn, self.columns), state)
+        assert state is not None, "a team sees the global state"
+        return self._team.view(of_columns(turn, self.columns), state)
 
     def _seen(self) -> View:
         assert self._view is not None, "start comes first"

@@ -11,11 +11,11 @@ from shoal.api.program import Program
 from shoal.base.seeding import Noise
 from shoal.base.tree import tree_map
 from shoal.rollout.deal import Deal
+from shoal.rollout.global_state import StoredObservations
 from shoal.rollout.players import PastInference, WatchedInference
 from shoal.rollout.seat import Seat
 from shoal.rollout.team import TeamLanes
 from shoal.rollout.trajectory import TrajectoryBuilder
-from shoal.rollout.world import Notes
 from shoal.streams.inference import InferenceClient
 from shoal.streams.past import Archive, Pool
 from shoal.streams.primitives import Mailbox
@@ -30,8 +30,8 @@ def make_seat(
     columns = None if spec.whole_group else list(spec.columns)
     needs = plan.algorithm.needs if plan is not None else None
     team = TeamLanes(needs.team_reward) if needs is not None and needs.lane == "env" else None
-    world = (builder is not None or watched) and needs is not None and needs.world
-    notes = Notes(len(noise.lanes), 0 if team else policy.agents, world=world, whole=watched)
+    global_state = (builder is not None or watched) and needs is not None and needs.global_state
+    notes = StoredObservations(len(noise.lanes), 0 if team else policy.agents, global_state=global_state, whole=watched)
     if watched:
         client = WatchedInference(client, policy, notes.to_decide)
     explorer = plan.algorithm.explorer(noise.lanes) if builder is not None and plan is not None else None

@@ -96,9 +96,9 @@ class TrajectoryBuilder:
     def snapshot(self) -> Tree:
         """What the next fragment begins with. Only between two."""
         assert self.between, "in the middle of a fragment"
-        books = {"pending": self._pending, "earned": self._earned, "first": self._first}
+        columns = {"pending": self._pending, "earned": self._earned, "first": self._first}
         # carried rows are gathered anew for each fragment and never written to
-        return {**tree_map(np.copy, books), "waiting": self._waiting, "carried": self._carried}
+        return {**tree_map(np.copy, columns), "waiting": self._waiting, "carried": self._carried}
 
     def restart(self) -> None:
         """New episodes begin everywhere, and nothing is known of those that were open. Only between two."""
@@ -243,7 +243,7 @@ class TrajectoryBuilder:
     def _write_unacted(self, observation: Tree, action_mask: np.ndarray | None, lanes: np.ndarray) -> None:
         """An observation that is only looked at: what a truncation left behind, or what a fragment ends with.
 
-        Worlds that reset in the same step do not say what was allowed at the end: then everything was.
+        Environments that reset in the same step do not say what was allowed at the end: then everything was.
         """
         cells = self._open_cells
         at, pick = self._place(lanes)

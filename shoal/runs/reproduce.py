@@ -99,7 +99,7 @@ def reproduce(
 def _left_out(planned: Plan) -> tuple[str, ...]:
     experiment = planned.experiment
     policy_workers = experiment.placement.inference == "worker"
-    return clocked(policy_workers=policy_workers, judged=experiment.evaluation is not None)
+    return clocked(policy_workers=policy_workers, evaluated=experiment.evaluation is not None)
 
 
 def _first_tensor(then: RunFolder, now: RunFolder) -> tuple[int | None, str | None]:

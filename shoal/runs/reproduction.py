@@ -10,7 +10,7 @@ Record = dict[str, Any]
 Row = dict[str, Any]
 
 CLOCK = ("time/", "rows/")
-"""Columns that tell of a moment: speeds, and the books of rows, which count from a launch to whenever they are asked."""
+"""Columns that tell of a moment: speeds, and counts of rows, which run from a launch to whenever they are read."""
 ABSENT = "absent"
 _MANY = 8
 
@@ -30,9 +30,9 @@ class Difference:
         return f"row {self.row} (update {self.update}), {self.column}: {self.then} then, {self.now} now"
 
 
-def clocked(*, policy_workers: bool, judged: bool) -> tuple[str, ...]:
-    """How columns begin that depend on the clock: also what policy workers find waiting, and when somebody was judged."""
-    return (*CLOCK, *(["inference/"] if policy_workers else []), *(["eval/"] if judged else []))
+def clocked(*, policy_workers: bool, evaluated: bool) -> tuple[str, ...]:
+    """How columns begin that depend on the clock: also what policy workers find waiting, and when somebody was evaluated."""
+    return (*CLOCK, *(["inference/"] if policy_workers else []), *(["eval/"] if evaluated else []))
 
 
 def first_difference(then: list[Row], now: list[Row], but: tuple[str, ...] = CLOCK) -> Difference | None:

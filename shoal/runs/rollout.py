@@ -35,19 +35,19 @@ def rollout(
     """Play `episodes` and write them to `out`, by default into the run's folder; their scores, and where they lie."""
     loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root)
     watch = Watch(derive_seed(seed, "rollout"), copies_for(episodes, MAX_COPIES), explore=stochastic, render=video)
-    judged = list(loaded.program.learners)
+    scored = list(loaded.program.learners)
     with ExitStack() as stack:
         evaluator = stack.enter_context(
             closing(make_evaluator(loaded.program, loaded.plans, loaded.mailboxes, episodes, watch, stage=loaded.stage))
         )
         folder = Path(out) if out is not None else _folder(loaded, seed, stochastic=stochastic)
-        files = EpisodeFiles(folder, seed=seed, judged=judged)
+        files = EpisodeFiles(folder, seed=seed, scored=scored)
         film = None
         if video:
             film = stack.enter_context(
-                closing(Film(evaluator.env, lambda number: files.path_of(number, "mp4"), judged=judged))
+                closing(Film(evaluator.env, lambda number: files.path_of(number, "mp4"), scored=scored))
             )
-        recorder = Recorder(evaluator.env, evaluator.seats, episodes, files.write, judged=judged, camera=film)
+        recorder = Recorder(evaluator.env, evaluator.seats, episodes, files.write, scored=scored, camera=film)
         scores = evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation"), watcher=recorder)
         played = {"episodes": episodes, "seed": seed, "stochastic": stochastic, "overrides": overrides or []}
         files.finish({**_origin(loaded), **played, **_table(evaluator.env, recorder.policies)})

@@ -21,7 +21,7 @@ def obey(folder: RunFolder, order: str) -> dict[str, Any]:
 def ended(folder: RunFolder) -> dict[str, Any]:
     """What the last row of numbers and the last stop say. `reason` is None where a crash left no time to say it."""
     row = next(newest_first(folder.metrics), {})
-    last, judged = _newest(folder, "start", "stop"), _newest(folder, "evaluation")
+    last, evaluated = _newest(folder, "start", "stop"), _newest(folder, "evaluation")
     stop = last if last.get("kind") == "stop" else {}
     return {
         "run": folder.name,
@@ -32,7 +32,7 @@ def ended(folder: RunFolder) -> dict[str, Any]:
         "update": stop.get("update", row.get("update")),
         "elapsed": stop.get("elapsed", row.get("time/elapsed")),
         "return": row.get("rollout/ep_rew_mean"),
-        "score": row.get("eval/mean_reward", judged.get("mean_reward")),
+        "score": row.get("eval/mean_reward", evaluated.get("mean_reward")),
     }
 
 

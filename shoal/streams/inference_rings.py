@@ -26,7 +26,7 @@ PATIENCE = 60.0
 
 def inference_shapes(plan: PolicyPlan, lanes: int) -> tuple[RingShape, RingShape]:
     """Of the rings in which one Env asks a policy, and is answered."""
-    group = replace(plan.spec.group, observation_space=plan.sight.asked)
+    group = replace(plan.spec.group, observation_space=plan.sight.policy_input)
     ask, answer = inference_layouts(group, plan.algorithm.policy, lanes, plan.spec.mask_width)
     return RingShape(ask, SLOTS), RingShape(answer, SLOTS)
 
@@ -142,7 +142,7 @@ class AskLine:
 
 
 def _put(arrays: Tree, values: Tree) -> None:
-    """Copy into a slot. A mask that the world left out this time allows everything."""
+    """Copy into a slot. A mask that the environment left out this time allows everything."""
     if values is None:
         for _, leaf in tree_leaves(arrays):
             leaf[...] = True

@@ -26,21 +26,21 @@ from shoal.streams.transports.memory import NoWaiting
 OUTCOMES = ("trained", "inserted", "stale", "not_finite", "lost", "surplus")
 """What becomes of a fragment's rows. inserted: kept for replay; stale: older than `max_lag`; lost: their trainer died with them;
 surplus: they came after their policy was through."""
-_BOOKS: dict[str, tuple[int, ...]] = {"produced": (), "settled": (len(OUTCOMES),), "gone": (2,)}
-"""gone: of all rows inserted, those that made room for others, and those that were lost with a buffer."""
+_LEDGER: dict[str, tuple[int, ...]] = {"produced": (), "outcomes": (len(OUTCOMES),), "removed": (2,)}
+"""removed: of all rows inserted, those that made room for others, and those that were lost with a buffer."""
 _IDS = [(name, np.int64) for name in ("producer", "incarnation", "sequence", "rows", "steps", "version")]
-HEADER = np.dtype([*_IDS, *((name, np.int64, (2, *shape)) for name, shape in _BOOKS.items())])
+HEADER = np.dtype([*_IDS, *((name, np.int64, (2, *shape)) for name, shape in _LEDGER.items())])
 """rows: valid ones; steps: environment steps behind them; version: the oldest that decided.
 
-The others are the ring's books. The writer adds up the rows it posted, the reader what became of them; posting n is booked in
-column n % 2 on top of column (n - 1) % 2 of the posting before: booked twice, by a process and its successor, it counts once.
+The others are the ring's ledger. The writer adds up the rows it posted, the reader what became of them; posting n is recorded in
+column n % 2 on top of column (n - 1) % 2 of the posting before: recorded twice, by a process and its successor, it counts once.
 """
 
 
 def fragment_layout(group: AgentGroup, needs: Needs, policy: Policy, lanes: int, mask_width: int | None) -> Layout:
     """What one slot holds: a fragment of `lanes` lanes, and its header."""
     rows = needs.burn_in + needs.unroll + needs.bootstrap
-    extras = policy.extras if needs.noted is None else needs.noted
+    extras = policy.extras if needs.stored_extras is None else needs.stored_extras
 
     def column(shape: tuple[int, ...] = (), dtype: Any = np.float32) -> np.ndarray:
         return np.lib.stride_tricks.as_strided(np.zeros((), dtype), (rows, lanes, *shape), (0,) * (2 + len(shape)))
@@ -85,7 +85,7 @@ def space_columns(space: Any, column: Any) -> Tree:
 
 
 def action_dtype(group: AgentGroup) -> type[np.generic]:
-    """Choices are int64, forces are float32."""
+    """Discrete actions are int64, continuous ones float32."""
     return np.float32 if np.issubdtype(group.action_space.dtype, np.floating) else np.int64
 
 
@@ -128,7 +128,7 @@ class SampleWriter:
     def post(self, posted: Posted) -> None:
         """Hand it over."""
         number = self._ring.posted
-        posted.header["produced"][number % 2] = _booked(self._ring, "produced", number) + posted.header["rows"]
+        posted.header["produced"][number % 2] = _recorded(self._ring, "produced", number) + posted.header["rows"]
         self._ring.post(posted.slot)
         self.posted += 1
 
@@ -145,7 +145,7 @@ class SampleReader:
         self._open: list[deque[_Taken]] = [deque() for _ in rings]
         self._batch: list[_Taken] = []
         self._next = self._first_round = 0
-        self._gone = np.zeros(2, np.int64)
+        self._removed = np.zeros(2, np.int64)
 
     def take(self, timeout: float, oldest: int = 0) -> list[Posted] | None:
         """A whole batch; None while one is missing. Experience of versions before `oldest` is dropped, unless exact."""
@@ -161,7 +161,7 @@ class SampleReader:
             index = (self._next + offset) % len(self._rings)
             while len(self._batch) < self._size and (taken := self._take_from(index)) is not None:
                 if not self._exact and int(taken.posted.header["version"]) < oldest:
-                    self._settle([taken], "stale")
+                    self._record([taken], "stale")
                 else:
                     self._batch.append(taken)
         return len(self._batch) == self._size
@@ -172,7 +172,7 @@ class SampleReader:
         ring = self._rings[index]
         slot = ring.take(0.0)
         while slot is not None and ring.taken <= self._first_round:
-            settle(ring, slot, "lost", self._gone)
+            record_outcome(ring, slot, "lost", self._removed)
             slot = ring.take(0.0)
         if slot is None:
             return None
@@ -186,11 +186,11 @@ class SampleReader:
         `evicted`: rows that made room for those of this batch, where it was inserted.
         """
         batch, self._batch = self._batch, []
-        self._gone[0] += evicted
+        self._removed[0] += evicted
         self._next = (self._next + 1) % len(self._rings)
-        self._settle(batch, outcome)
+        self._record(batch, outcome)
 
-    def _settle(self, batch: list[_Taken], outcome: str) -> None:
+    def _record(self, batch: list[_Taken], outcome: str) -> None:
         """Note what became of some fragments; a ring's slots go back in their order, so one may wait for another."""
         for taken in batch:
             taken.outcome = outcome
@@ -198,18 +198,18 @@ class SampleReader:
             queue = self._open[index]
             while queue and queue[0].outcome:
                 taken = queue.popleft()
-                settle(self._rings[index], taken.posted.slot, taken.outcome, self._gone)
+                record_outcome(self._rings[index], taken.posted.slot, taken.outcome, self._removed)
 
     def recover(self, first_round: int) -> None:
         """After a reader's death: what it held is lost; in exact runs so is, once it comes, the rest of a round it had begun.
 
-        So are all rows that it had inserted: they are booked with the next slot that is freed.
+        So are all rows that it had inserted: they are recorded with the next slot that is freed.
         """
         self._first_round = first_round if self._exact else 0
-        self._gone[1] = sum(account(ring).held for ring in self._rings)
+        self._removed[1] = sum(account(ring).held for ring in self._rings)
         for ring in self._rings:
             for slot in ring.held():
-                settle(ring, slot, "lost", self._gone)
+                record_outcome(ring, slot, "lost", self._removed)
 
 
 @dataclass
@@ -219,15 +219,15 @@ class _Taken:
     outcome: str = ""
 
 
-# ---------------------------------------------------------------- the books
+# ---------------------------------------------------------------- the ledger
 
 
 @dataclass(frozen=True)
 class Account:
-    """Valid rows of one ring or of several: produced = settled + in flight, always."""
+    """Valid rows of one ring or of several: produced = outcomes + in flight, always."""
 
     produced: int
-    settled: dict[str, int]
+    outcomes: dict[str, int]
     """What became of them -> how many."""
     in_flight: int
     evicted: int = 0
@@ -235,68 +235,74 @@ class Account:
     forgotten: int = 0
     """Of those inserted: the buffer that held them died."""
 
+    @classmethod
+    def parse(cls, saved: dict[str, Any]) -> Account:
+        """As a checkpoint has it, also an older one."""
+        renamed = {"settled": "outcomes"}  # old name
+        return cls(**{renamed.get(key, key): value for key, value in saved.items()})
+
     def __add__(self, other: Account) -> Account:
-        settled = {name: self.settled.get(name, 0) + other.settled.get(name, 0) for name in OUTCOMES}
-        gone = (self.evicted + other.evicted, self.forgotten + other.forgotten)
-        return Account(self.produced + other.produced, settled, self.in_flight + other.in_flight, *gone)
+        outcomes = {name: self.outcomes.get(name, 0) + other.outcomes.get(name, 0) for name in OUTCOMES}
+        removed = (self.evicted + other.evicted, self.forgotten + other.forgotten)
+        return Account(self.produced + other.produced, outcomes, self.in_flight + other.in_flight, *removed)
 
     @property
     def held(self) -> int:
-        """Rows that can be replayed: all inserted ones that are not gone."""
-        return self.settled["inserted"] - self.evicted - self.forgotten
+        """Rows that can be replayed: all inserted ones that were not removed."""
+        return self.outcomes["inserted"] - self.evicted - self.forgotten
 
     @property
     def named(self) -> dict[str, int]:
         """Rows by what became of them, for people."""
-        return {"produced": self.produced, **self.settled, "in_flight": self.in_flight}
+        return {"produced": self.produced, **self.outcomes, "in_flight": self.in_flight}
 
     @property
     def replayed(self) -> dict[str, int]:
         """What became of those inserted; empty where none was."""
-        gone = {"held": self.held, "evicted": self.evicted, "forgotten": self.forgotten}
-        return gone if self.settled["inserted"] else {}
+        removed = {"held": self.held, "evicted": self.evicted, "forgotten": self.forgotten}
+        return removed if self.outcomes["inserted"] else {}
 
     def at_rest(self, *, replay: bool) -> Account:
         """As a resumed run takes them over: what was in flight is lost, and without its `replay` what was held is forgotten."""
         forgotten = self.forgotten if replay else self.forgotten + self.held
-        settled = {**self.settled, "lost": self.settled["lost"] + self.in_flight}
-        return Account(self.produced, settled, 0, self.evicted, forgotten)
+        outcomes = {**self.outcomes, "lost": self.outcomes["lost"] + self.in_flight}
+        return Account(self.produced, outcomes, 0, self.evicted, forgotten)
 
     @property
     def balanced(self) -> bool:
         """Nothing was lost without a word."""
-        return self.produced == sum(self.settled.values()) + self.in_flight
+        return self.produced == sum(self.outcomes.values()) + self.in_flight
 
 
 NOTHING = Account(0, dict.fromkeys(OUTCOMES, 0), 0)
 """Of no ring at all."""
 
 
-def settle(ring: Ring, slot: Slot, outcome: str, gone: np.ndarray | None = None) -> None:
-    """Book what became of the oldest taken slot, and free it. `gone`: rows evicted and forgotten since, taken into the books."""
+def record_outcome(ring: Ring, slot: Slot, outcome: str, removed: np.ndarray | None = None) -> None:
+    """Record what became of the oldest taken slot, and free it. `removed`: rows evicted and forgotten since, entered with it."""
     number, header = ring.freed, slot.arrays["header"]
-    header["settled"][number % 2] = _booked(ring, "settled", number)
-    header["settled"][number % 2, OUTCOMES.index(outcome)] += header["rows"]
-    header["gone"][number % 2] = _booked(ring, "gone", number)
-    if gone is not None and gone.any():
-        header["gone"][number % 2] += gone
-        gone[:] = 0
+    header["outcomes"][number % 2] = _recorded(ring, "outcomes", number)
+    header["outcomes"][number % 2, OUTCOMES.index(outcome)] += header["rows"]
+    header["removed"][number % 2] = _recorded(ring, "removed", number)
+    if removed is not None and removed.any():
+        header["removed"][number % 2] += removed
+        removed[:] = 0
     ring.free(slot)
 
 
 def account(ring: Ring) -> Account:
-    """The books as they stand now, whoever writes and reads meanwhile."""
+    """The ledger as it stands now, whoever writes and reads meanwhile."""
     while True:
         posted, freed = ring.posted, ring.freed
-        produced = int(_booked(ring, "produced", posted))
-        settled = dict(zip(OUTCOMES, _booked(ring, "settled", freed).tolist(), strict=True))
-        gone = _booked(ring, "gone", freed).tolist()
+        produced = int(_recorded(ring, "produced", posted))
+        outcomes = dict(zip(OUTCOMES, _recorded(ring, "outcomes", freed).tolist(), strict=True))
+        removed = _recorded(ring, "removed", freed).tolist()
         in_flight = sum(int(ring.look(number).arrays["header"]["rows"]) for number in range(freed, posted))
         if (posted, freed) == (ring.posted, ring.freed):
-            return Account(produced, settled, in_flight, *gone)
+            return Account(produced, outcomes, in_flight, *removed)
 
 
-def _booked(ring: Ring, column: str, number: int) -> np.ndarray:
+def _recorded(ring: Ring, column: str, number: int) -> np.ndarray:
     """The total before posting `number`."""
     before = ring.look(number - 1).arrays["header"][column] if number else np.zeros(HEADER[column].shape, np.int64)
     return before[(number - 1) % 2].copy()

@@ -83,7 +83,10 @@ def its_needs_make_sense(trial: Trial) -> str:
             replay.capacity >= max(replay.warmup, replay.sequences * needs.unroll),
             f"needs.replay keeps {replay.capacity} rows, fewer than one batch or the warm-up needs: raise the capacity",
         )
-    expect(not needs.world or trial.task.world is not None, "needs.world is set: give the Task a `world` space")
+    expect(
+        not needs.global_state or trial.task.state_space is not None,
+        "needs.global_state is set: give the Task a `state_space`",
+    )
     return ""
 
 

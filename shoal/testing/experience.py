@@ -24,17 +24,19 @@ def stored_group(algorithm: Algorithm, task: Task) -> AgentGroup:
     """The task's group, with the spaces of what a fragment holds."""
     needs, group = algorithm.needs, task.group
     if needs.lane == "env":
-        assert task.world is not None, "a lane that is a whole environment needs Task.world"
-        return team_group(group, task.world)
-    sight = Sight(group.observation_space, algorithm.policy.agents, task.world if needs.world else None)
-    return replace(group, observation_space=sight.noted)
+        assert task.state_space is not None, "a lane that is a whole environment needs Task.state_space"
+        return team_group(group, task.state_space)
+    sight = Sight(group.observation_space, algorithm.policy.agents, task.state_space if needs.global_state else None)
+    return replace(group, observation_space=sight.stored)
 
 
 def requested_group(algorithm: Algorithm, task: Task) -> AgentGroup:
     """The task's group, with the spaces of what a request holds."""
     if algorithm.needs.lane == "env":
         return stored_group(algorithm, task)
-    return replace(task.group, observation_space=Sight(task.group.observation_space, algorithm.policy.agents).asked)
+    return replace(
+        task.group, observation_space=Sight(task.group.observation_space, algorithm.policy.agents).policy_input
+    )
 
 
 def fragment_of(algorithm: Algorithm, task: Task, *, seed: int, masked: bool) -> Fragment:
@@ -120,10 +122,10 @@ def _play(
 
 def _requested(algorithm: Algorithm, observation: Tree) -> Tree:
     """The part of stored observations that the policy is shown."""
-    sight = Sight(_ANYTHING, algorithm.policy.agents, _ANYTHING if algorithm.needs.world else None)
+    sight = Sight(_ANYTHING, algorithm.policy.agents, _ANYTHING if algorithm.needs.global_state else None)
     if algorithm.needs.lane == "env" or sight.plain:
         return observation
-    names = sight.asked.spaces if algorithm.policy.agents else None  # type: ignore[attr-defined]
+    names = sight.policy_input.spaces if algorithm.policy.agents else None  # type: ignore[attr-defined]
     return {name: observation[name] for name in names} if names is not None else observation["own"]
 
 

@@ -26,7 +26,7 @@ from shoal.workers.replica_sync import ReplicaSync, version_shape
 class Average(ReplicaSync):
     """Each replica has its own parameters, optimisers and actors; what they share is the mean of their weights."""
 
-    class Config(Config):
+    class Config(ReplicaSync.Config):
         """How often, and how much."""
 
         every: Count = Field(10, ge=1)

@@ -21,7 +21,7 @@ from shoal.api.messages import (
     Evaluated,
     Evaluating,
     Message,
-    Noted,
+    Note,
     Numbers,
     Reconfigured,
     Requested,
@@ -115,7 +115,7 @@ class Controller:
     ) -> None:
         """Go on counting. `replay`: what was kept for it is there again."""
         if "rows" in state:
-            self._before = Account(**state["rows"]).at_rest(replay=replay)
+            self._before = Account.parse(state["rows"]).at_rest(replay=replay)
         self.counters = Counters(**state["counters"])
         self._aggregate.load_state_dict(state["episodes"])
         self.stage = state.get("stage", 0)
@@ -151,7 +151,7 @@ class Controller:
                 self.todo.append(Say(f"{policy} goes on with {said}", "reconfigured", {"policy": policy, **values}))
             case Requested(to, order):
                 self.todo.append(Give(to, order))
-            case Noted(text):
+            case Note(text):
                 self.todo.append(Say(text, "noted", {"text": text}))
         if not isinstance(message, Updated):
             self.reason = self.reason or self._late()

@@ -85,7 +85,7 @@ class PolicyWorker(Worker):
         self._batches = 0
 
     def poll(self, timeout: float) -> list[Message]:
-        if not self._waiter.wait_until(self._asked, timeout):
+        if not self._waiter.wait_until(self._has_requests, timeout):
             return []
         self._shares.switch("worked")
         rows = self._serve()
@@ -94,7 +94,7 @@ class PolicyWorker(Worker):
         self._faults.at("batch", self._batches)
         return [Numbers({"inference/batch": Mean(rows), **self._shares.take()})]
 
-    def _asked(self) -> bool:
+    def _has_requests(self) -> bool:
         return any(line.take() and self._reader.published(line.round) for line in self._lines)
 
     def _serve(self) -> int:

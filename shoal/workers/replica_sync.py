@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import torch
 
-from shoal.algorithms.agreement import AllreduceLearner, nbytes_beside, settle, tally_nbytes
+from shoal.algorithms.agreement import AllreduceLearner, adopt_shared, nbytes_beside, tally_nbytes
 from shoal.algorithms.learner import SoloLearner
 from shoal.api.algorithm import Algorithm, Learner
 from shoal.api.policy_spec import PolicyPlan
@@ -170,7 +170,7 @@ def fill_shared(streams: HasShared, policy: str, algorithm: Algorithm, *, fill: 
     """Let an algorithm live in the memory that its replicas share, if they do; whoever comes first fills it."""
     shared = streams.shared(names.version(policy))
     if shared is not None:
-        settle(algorithm, torch.from_numpy(shared.block), torch.from_numpy(shared.beside), fill=fill)
+        adopt_shared(algorithm, torch.from_numpy(shared.block), torch.from_numpy(shared.beside), fill=fill)
 
 
 def version_shape(plan: PolicyPlan, program: Program) -> MailboxShape:

@@ -184,7 +184,7 @@ class TrainerWorker(Worker):
         self._archives = archives or {}
         # where others write into the same memory, what they did cannot be told from what is taken back
         self._undo = None if sync.one_machine else Undo(algorithm)
-        self._noted = False
+        self._undo_ready = False
         self._shares = Shares("trainer")
         self.version, self.steps = 0, 0
         self._updates = 0
@@ -254,9 +254,9 @@ class TrainerWorker(Worker):
     def _train(self, round_: Round) -> tuple[dict[str, Metric], str | None]:
         """Learn from the batches of a round; if one of them cannot be learned from, take back what was, and say why."""
         metrics: dict[str, Metric] = {}
-        if self._undo is not None and not self._noted:  # a version may be made of several rounds
+        if self._undo is not None and not self._undo_ready:  # a version may be made of several rounds
             self._undo.note()
-            self._noted = True
+            self._undo_ready = True
         try:
             for part in self._source.batches(round_, self.version, self._sync.learner):
                 update = self.algorithm.update(part, self._sync.learner)
@@ -288,7 +288,7 @@ class TrainerWorker(Worker):
         self.version = version if sync.in_step else self._mailbox.latest()
         own = self._source.finish(round_, outcome, undone=undone)
         self._updates += 1
-        self._noted = False
+        self._undo_ready = False
         self._shares.switch("waited_input" if self._gate is None else "waited_slot")
         metrics, self._learned = {**self._learned, **own, **self._shares.take()}, {}
         return Updated(self.policy, self.version, sync.rank, self.steps, metrics, trained=outcome != "surplus")
@@ -307,7 +307,7 @@ class TrainerWorker(Worker):
                 return self._reconfigure(changes)
             case LoadWeights(policy, checkpoints, version, source) if policy == self.policy:
                 load_policy(self.algorithm, CheckpointStore(Path(checkpoints)).load(version).tensors, source)
-                self._noted = False
+                self._undo_ready = False
         return []
 
     def _reconfigure(self, changes: dict[str, Any]) -> list[Message]:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shoal.algorithms.agreement import AllreduceLearner, settle
+from shoal.algorithms.agreement import AllreduceLearner, adopt_shared
 from shoal.algorithms.learner import Adam, SoloLearner
 from shoal.api.algorithm import Algorithm, Learner
 from shoal.base.flat import Flat
@@ -71,7 +71,7 @@ def hogwild(handle: Any, rank: int, steps: int) -> dict[str, Any]:
     """Train in shared memory, once all are there; the greatest norm of a gradient, and how many updates others made meanwhile."""
     torch.set_num_threads(1)
     shared, learning, learner = SharedBlock.attach(handle), Regression(), SoloLearner()
-    settle(learning, torch.from_numpy(shared.block), torch.from_numpy(shared.beside), fill=False)
+    adopt_shared(learning, torch.from_numpy(shared.block), torch.from_numpy(shared.beside), fill=False)
     shared.count(rank)
     until = time.monotonic() + 20
     while shared.latest() < shared.handle.replicas:

@@ -1,4 +1,4 @@
-"""Batches of random experience, and short runs on toy worlds: what the tests of all algorithms need."""
+"""Batches of random experience, and short runs on toy environments: what the tests of all algorithms need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fragments as an actor posts them: real worlds, played by an algorithm's policy as it is."""
+"""Fragments as an actor posts them: real environments, played by an algorithm's policy as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A native world whose choices do not count from 0, although they should."""
+"""A native environment whose choices do not count from 0, although they should."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from shoal.algorithms.agreement import AllreduceLearner, nbytes_beside, settle, tally_nbytes
+from shoal.algorithms.agreement import AllreduceLearner, adopt_shared, nbytes_beside, tally_nbytes
 from shoal.algorithms.learner import Adam, SoloLearner
 from shoal.api.algorithm import NonFiniteError
 from shoal.base.errors import ShoalError
@@ -141,7 +141,7 @@ def test_a_replica_that_left_is_waited_for_until_somebody_says_so() -> None:
 def test_one_memory_trained_by_two_processes() -> None:
     learning, steps = Regression(), 1_500
     shared = SharedBlock(learning.flat.nbytes, 2, nbytes_beside(learning))
-    settle(learning, torch.from_numpy(shared.block), torch.from_numpy(shared.beside), fill=True)
+    adopt_shared(learning, torch.from_numpy(shared.block), torch.from_numpy(shared.beside), fill=True)
     shared.publish(0, learning.flat.block.numpy())
     before = float(learning.loss(rows(-1, 500)).detach())
     with replica(hogwild, shared.handle, 0, steps) as one, replica(hogwild, shared.handle, 1, steps) as two:
@@ -191,7 +191,7 @@ def test_every_block_finds_its_place_once() -> None:
     other = Adam(Flat(temperature, gradients=True), lr=1e-3, max_grad_norm=1.0)
     learning.optimisers = (learning.optimiser, other, Adam(learning.flat, lr=1.0, max_grad_norm=1.0))  # type: ignore[assignment]
     beside = torch.full((nbytes_beside(learning),), 255, dtype=torch.uint8)
-    settle(learning, torch.zeros_like(learning.flat.block), beside, fill=True)
+    adopt_shared(learning, torch.zeros_like(learning.flat.block), beside, fill=True)
     blocks = [flat for o in learning.optimisers for flat in (o.flat, o.statistics) if flat is not learning.flat]
     assert sum(flat.nbytes for flat in blocks) == len(beside)
     starts = sorted(flat.block.data_ptr() - beside.data_ptr() for flat in blocks)

@@ -37,5 +37,5 @@ def test_choices_that_do_not_count_from_zero(tmp_path: Path, learner: str, start
     )
     outcome = shoal.train(experiment, root=tmp_path, on="inline", quiet=True)
     rows = [json.loads(line) for line in (outcome.folder / "metrics.jsonl").read_text().splitlines()]
-    assert max(row.get("train/updates_per_row", 0.0) for row in rows) > 0.0  # so that something was judged
+    assert max(row.get("train/updates_per_row", 0.0) for row in rows) > 0.0  # so that something was evaluated
     assert shoal.evaluate(str(outcome.folder), episodes=4, root=tmp_path)[0].returns

@@ -1,4 +1,4 @@
-"""Stacks of pictures come back bit for bit, and take the room of each picture once."""
+"""Stacks of images come back bit for bit, and take the room of each image once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ends_of(lanes: int) -> st.SearchStrategy[Ends]:
 
 
 def play(ends: Ends, pictures: int, shape: tuple[int, ...], *, repeat: bool, dtype: str = "uint8") -> np.ndarray:
-    """`[rows, lanes, pictures, ...]` of worlds whose episodes end after the rows named; pictures are seldom alike, some are."""
+    """`[rows, lanes, images, ...]` of environments whose episodes end after the rows named; images are seldom alike, some are."""
     random = np.random.default_rng(len(ends))
     lanes = []
     for lane in np.array(ends).T:
@@ -118,7 +118,7 @@ def test_what_is_no_stack_is_an_error() -> None:
 
 
 def test_bytes() -> None:
-    """R + stack pictures instead of R * stack, and little beside them."""
+    """R + stack images instead of R * stack, and little beside them."""
     own = fragment(np.zeros((9, 1, 4, 84, 84), np.uint8))
     whole, once = (columns.nbytes for columns in both(own, 50, Stack(4)))
     assert (replay_nbytes(own, 50), replay_nbytes(own, 50, Stack(4))) == (whole, once)
@@ -138,7 +138,7 @@ def test_state_goes_on() -> None:
         UniformReplay(own, 5, seed=1, stack=Stack(3)).load_state_dict(replay.state_dict())
 
 
-# ---------------------------------------------------------------- worlds
+# ---------------------------------------------------------------- environments
 
 
 def stacked_cartpole(**kwargs: Any) -> Any:

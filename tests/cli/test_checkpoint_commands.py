@@ -91,7 +91,7 @@ def test_tag_and_evaluate_and_remove(place: Path) -> None:
     assert store(place).tags() == {"mine": 5, "copy": 4}
     assert "did you mean 'mine'?" in refused("evaluate", "cartpole/a", "--checkpoint", "mien", cwd=place)
     assert "there is no tag 'best'; " in refused("tag", "cartpole/a", "best", "--remove", cwd=place)
-    assert "leave --checkpoint out" in refused("tag", "cartpole/a", "mine", "--remove", "--checkpoint", "4", cwd=place)
+    assert "omit --checkpoint" in refused("tag", "cartpole/a", "mine", "--remove", "--checkpoint", "4", cwd=place)
     assert "is always that of the newest whole" in refused("tag", "cartpole/a", "latest", cwd=place)
     assert "would be mistaken for a version" in refused("tag", "cartpole/a", "7", cwd=place)
 

@@ -18,7 +18,7 @@ from shoal.base.arrays import Layout
 from shoal.launchers.ray.cluster import connected
 from shoal.streams.primitives import Mailbox, Ring, Slot, Tally
 from shoal.streams.shared_streams import AttachedStreams, StreamHandles
-from shoal.streams.transports.ray.agent import HostAgent, RayAgent
+from shoal.streams.transports.ray.agent import MachineAgent, RayAgent
 from shoal.streams.transports.ray.gloo import GlooTally, MeetingPoint, _Store
 from shoal.streams.transports.ray.messages import Message, Peer
 from shoal.streams.transports.ray.specs import BoxSpec, NodeSpec, RingSpec
@@ -142,14 +142,14 @@ class Home(Peer):
     """A controller: its own agent lives in its process."""
 
     def __init__(self, wiring: Wiring) -> None:
-        self._agent = HostAgent("home", 1, lambda batch: None)
+        self._agent = MachineAgent("home", 1, lambda batch: None)
         line = AgentLine("home", self._agent, ray.get_runtime_context().current_actor)
         self._streams = RayStreams(wiring, line, self._agent, exact=False, halved={})
 
     def place(self, process: str, key: str, agents: dict[str, Any]) -> StreamHandles:
         lines = {key: AgentLine(key, None, handle) for key, handle in agents.items()}
         self._streams.place({process: key}, lines)
-        return self._streams.line(process).call(HostAgent.handles, process)
+        return self._streams.line(process).call(MachineAgent.handles, process)
 
     @ray.method(concurrency_group="work")
     def post(self, count: int) -> None:

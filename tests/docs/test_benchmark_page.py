@@ -1,4 +1,4 @@
-"""The page of benchmarks: its tables and its picture follow from what was measured."""
+"""The page of benchmarks: its tables and its image follow from what was measured."""
 
 from __future__ import annotations
 

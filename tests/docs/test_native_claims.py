@@ -1,4 +1,4 @@
-"""The table of native worlds against the code: which there are, who plays in them, what they can be told."""
+"""The table of native environments against the code: which there are, who plays in them, what they can be told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mpe2's particle worlds, put into the state of a native copy and played beside it."""
+"""mpe2's particle environments, put into the state of a native copy and played beside it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Script:
             self.places += self.places[env.scenario._food] + self.places[forests]  # type: ignore[attr-defined]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Script:
-        return self  # the treasures' world keeps a copy of its generator
+        return self  # the treasures' environment keeps a copy of its generator
 
     def uniform(self, low: float = 0.0, high: float = 1.0, size: int | None = None) -> Any:
         if size is None and high == 1.0:  # whether a treasure comes back: always
@@ -65,7 +65,7 @@ class Script:
 
 
 class Peer:
-    """One copy of mpe2's world."""
+    """One copy of mpe2's environment."""
 
     def __init__(self, env_id: str, kwargs: dict[str, Any]) -> None:
         self.env = importlib.import_module(f"mpe2.{PEERS[env_id]}").parallel_env(**kwargs)

@@ -1,4 +1,4 @@
-"""Small gymnasium worlds for the tests of the adapters. Also a user's module, for the tests of `module:factory` ids."""
+"""Small gymnasium environments for the tests of the adapters. Also a user's module, for the tests of `module:factory` ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atari games through ale-py's batch of emulators: its pictures, its ends, its seeds, and the scores that stay raw."""
+"""Atari games through ale-py's batch of emulators: its images, its ends, its seeds, and the scores that stay raw."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from shoal.testing.env import check_env
 
 
 def dive(env: DeepSea, rights: list[bool]) -> tuple[float, list[tuple[int, int]]]:
-    """One episode, in words of the world: right or left. -> return, cells that were seen."""
+    """One episode, in words of the environment: right or left. -> return, cells that were seen."""
     depth = len(rights)
     step = env.reset(0)
     total, cells = 0.0, []

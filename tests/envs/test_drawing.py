@@ -1,4 +1,4 @@
-"""Native worlds draw what is there, where it is."""
+"""Native environments draw what is there, where it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single gymnasium worlds in a loop: arrays, autoreset, seeds, masks, faults."""
+"""Single gymnasium environments in a loop: arrays, autoreset, seeds, masks, faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single gymnasium worlds in a loop: what `info` says, and what goes wrong."""
+"""Single gymnasium environments in a loop: what `info` says, and what goes wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gymnasium's own vector worlds: both autoreset habits, masks, metrics, faults."""
+"""Gymnasium's own vector environments: both autoreset habits, masks, metrics, faults."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_both_habits_and_the_loop_tell_the_same_episodes() -> None:
 
 
 class Batched(VectorEnv):
-    """Steps copies with numpy and gives `final_obs` as one array: the form of worlds batched from the ground up."""
+    """Steps copies with numpy and gives `final_obs` as one array: the form of environments batched from the ground up."""
 
     def __init__(self, num_envs: int = 2, mode: Any = AutoresetMode.SAME_STEP, final: bool = True) -> None:
         self.num_envs, self._final = num_envs, final

@@ -1,4 +1,4 @@
-"""`env.pictures`: frames against a slow reference, stacks over the ends of episodes, and what is refused."""
+"""`env.images`: frames against a slow reference, stacks over the ends of episodes, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict
 from zoo_worlds import Beat, InTurn, Together
 
 from shoal.api.env import Array, Env
-from shoal.api.experiment import EnvConfig, PicturesConfig
+from shoal.api.experiment import EnvConfig, Experiment, ImagesConfig
 from shoal.base.errors import InputError
 from shoal.envs import make_env
 from shoal.envs.images import LUMA, ImageResizer
@@ -40,7 +40,7 @@ def slowly(picture: Array, height: int, width: int, grey: bool) -> Array:
 @pytest.mark.parametrize("size", [[13, 7], [5, 3], [4, 7], [1, 1]])
 def test_a_pixel_is_the_mean_of_its_box(size: list[int], grey: bool) -> None:
     picture = np.random.default_rng(0).integers(0, 256, SHAPE, np.uint8)
-    pictures = ImageResizer(space(*SHAPE), PicturesConfig(size=size, grey=grey), "w")
+    pictures = ImageResizer(space(*SHAPE), ImagesConfig(size=size, grey=grey), "w")
     frame = pictures.frame(picture)
     assert frame.dtype == np.uint8
     assert frame.shape == pictures.space.shape
@@ -48,12 +48,12 @@ def test_a_pixel_is_the_mean_of_its_box(size: list[int], grey: bool) -> None:
 
 
 def test_white_stays_white() -> None:
-    pictures = ImageResizer(space(457, 120, 3), PicturesConfig(size=[60, 40], grey=True), "w")
+    pictures = ImageResizer(space(457, 120, 3), ImagesConfig(size=[60, 40], grey=True), "w")
     assert (pictures.frame(np.full((457, 120, 3), 255, np.uint8)) == 255).all()
 
 
 def test_a_picture_of_another_size_is_an_error() -> None:
-    pictures = ImageResizer(space(*SHAPE), PicturesConfig(grey=True), "w")
+    pictures = ImageResizer(space(*SHAPE), ImagesConfig(grey=True), "w")
     with pytest.raises(ValueError, match=r"has shape \(13, 8, 3\)"):
         pictures.frame(np.zeros((13, 8, 3), np.uint8))
 
@@ -69,21 +69,21 @@ def test_a_picture_of_another_size_is_an_error() -> None:
 )
 def test_what_does_not_fit_is_explained(seen: Box, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
-        ImageResizer(seen, PicturesConfig(**settings), "w")
+        ImageResizer(seen, ImagesConfig(**settings), "w")
     assert words.replace("shows bytes", "show bytes") in str(caught.value)
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1", "shoal/spread"])
 def test_other_worlds_have_no_pictures(env_id: str) -> None:
-    with pytest.raises(InputError, match=r"env.pictures is for PettingZoo games"):
-        make_env(EnvConfig(id=env_id, pictures=PicturesConfig(grey=True)), 1)
+    with pytest.raises(InputError, match=r"env.images is for PettingZoo games"):
+        make_env(EnvConfig(id=env_id, images=ImagesConfig(grey=True)), 1)
 
 
 # ---------------------------------------------------------------- stacks
 
 
 class Filmed:
-    """Shows what the script shows as a grey picture of that brightness."""
+    """Shows what the script shows as a grey image of that brightness."""
 
     def observation_space(self, agent: str) -> Any:
         return space(4, 4, 3)
@@ -102,7 +102,7 @@ class FilmedInTurn(Filmed, InTurn):
 
 
 class FilmedMasked(FilmedTogether):
-    """A mask beside the picture."""
+    """A mask beside the image."""
 
     def observation_space(self, agent: str) -> Any:
         return Dict({"observation": space(4, 4, 3), "action_mask": Box(0, 1, (100,), np.int8)})
@@ -113,7 +113,7 @@ class FilmedMasked(FilmedTogether):
 
 def film(game: Any, count: int, stack: int = 3) -> list[tuple[Array, Array | None]]:
     """Agents' stacks `[agents, stack]` and final ones, after reset and each step: all pixels of a frame are alike."""
-    env: Env = PettingZooLoop([game], "film", images=PicturesConfig(size=[2, 2], grey=True, stack=stack))
+    env: Env = PettingZooLoop([game], "film", images=ImagesConfig(size=[2, 2], grey=True, stack=stack))
     assert env.groups["p"].observation_space == space(2, 2, stack)
     answers = [env.reset(0)]
     told = []
@@ -154,8 +154,14 @@ def test_a_game_with_smaller_pictures_keeps_the_contract() -> None:
     settings = EnvConfig(
         id="butterfly/pistonball_v6",
         kwargs={"n_pistons": 2, "max_cycles": 20},
-        pictures=PicturesConfig(size=[60, 40], grey=True, stack=2),
+        images=ImagesConfig(size=[60, 40], grey=True, stack=2),
     )
     checks = check_env(lambda copies: make_env(settings, copies), steps=26)
     assert not [check for check in checks if not check.passed]
     assert make_env(settings, 1).groups["piston"].observation_space == space(60, 40, 2)
+
+
+def test_the_old_name_of_the_setting_is_an_error_that_names_the_new_one() -> None:
+    with pytest.raises(InputError, match=r"^env.pictures was renamed: write env.images$"):
+        Experiment.parse({"env": {"id": "butterfly/pistonball_v6", "pictures": {"grey": True}}})
+    assert Experiment.parse({"env": {"id": "CartPole-v1", "pictures": None}}).env.images is None, "as older runs say"

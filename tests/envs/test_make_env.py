@@ -1,4 +1,4 @@
-"""From settings to a world, and every mistake on the way: one line that names key, value and remedy."""
+"""From settings to an environment, and every mistake on the way: one line that names key, value and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The particle worlds against the package mpe2: put into the same state, under the same actions they stay equal."""
+"""The particle environments against the package mpe2: put into the same state, under the same actions they stay equal."""
 
 from __future__ import annotations
 

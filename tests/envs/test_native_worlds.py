@@ -1,4 +1,4 @@
-"""Native worlds with known answers: the two-step game, poles side by side, food on a grid; and the books they share."""
+"""Native environments with known answers: the two-step game, poles side by side, food on a grid; and the books they share."""
 
 from __future__ import annotations
 

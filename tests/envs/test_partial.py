@@ -1,4 +1,4 @@
-"""Worlds that show less of themselves."""
+"""Environments that show less of themselves."""
 
 from __future__ import annotations
 

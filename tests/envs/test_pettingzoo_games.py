@@ -219,7 +219,7 @@ def test_a_game_keeps_the_contract(env_id: str, kwargs: dict[str, Any]) -> None:
 @pytest.mark.filterwarnings("ignore:.*precision lowered:UserWarning")
 @pytest.mark.parametrize("env_id", [*PARTICLES, *BOARDS, *CARDS, *(env_id for env_id, _ in BODIES)])
 def test_check_env_passes_every_game(env_id: str) -> None:
-    """All of `shoal check-env`, pictures included."""
+    """All of `shoal check-env`, images included."""
     kwargs = PISTONS if "piston" in env_id else {}
     assert not [check for check in main_check(EnvConfig(id=env_id, kwargs=kwargs)) if not check.passed]
 

@@ -1,4 +1,4 @@
-"""Toy worlds: they conform, and their stated optimum is what a perfect player earns."""
+"""Toy environments: they conform, and their stated optimum is what a perfect player earns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Films of versions that are judged: when, how long, and what is left of one that is broken off."""
+"""Films of versions that are evaluated: when, how long, and what is left of one that is broken off."""
 
 from __future__ import annotations
 

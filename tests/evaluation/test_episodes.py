@@ -1,4 +1,4 @@
-"""Whole episodes to judge by: every copy plays its share, and neither counting nor a limit of time favours short ones."""
+"""Whole episodes to evaluate by: every copy plays its share, and neither counting nor a limit of time favours short ones."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_the_best_is_the_first_with_the_highest_mean() -> None:
     told = [board.end(judged(*each), None)["best"] for each in [(1, 5, 7), (2, 1, 2), (3, 6, 6), (4, 10, 20)]]
     assert told == [True, False, False, True]
     assert board.best is not None
-    assert (board.best.version, board.best.mean, board.judged) == (4, 15.0, 4)
+    assert (board.best.version, board.best.mean, board.evaluated) == (4, 15.0, 4)
 
 
 def test_a_score_that_is_not_finite_is_never_the_best() -> None:
@@ -82,9 +82,9 @@ def test_what_newer_versions_overtook_is_counted() -> None:
     for version in (1, 2, 3):
         board.order(version)
     board.begin(1)
-    assert board.judging == 1
+    assert board.evaluating == 1
     assert board.end(judged(1, 0.0), None)["passed_over"] == 0
-    assert (board.judging, board.due) == (None, 3)
+    assert (board.evaluating, board.due) == (None, 3)
     board.begin(3)
     assert board.end(judged(3, 0.0), None)["passed_over"] == 1
     board.begin(3)  # its worker died, and began again
@@ -102,9 +102,9 @@ def test_events_tell_a_resumed_run_what_was_judged() -> None:
     first = [event(3, 1.0, True), event(6, 9.0, True), event(7, None, True)]
     board = Scoreboard()
     board.recall([{"kind": "start", "version": 0}, *first, {"kind": "note"}, {"kind": "start", "version": 5}])
-    assert (board.judged, board.best and board.best.version) == (3, 3), "the run went back to version 5"
+    assert (board.evaluated, board.best and board.best.version) == (3, 3), "the run went back to version 5"
     board.recall([{"kind": "start", "version": 0}, *first, {"kind": "start", "version": 7}])
-    assert (board.judged, board.best and board.best.version) == (7, 6)
+    assert (board.evaluated, board.best and board.best.version) == (7, 6)
     nothing = Scoreboard()
     nothing.recall([])
     assert (nothing.newest, nothing.best) == (None, None)

@@ -1,4 +1,4 @@
-"""Videos decode to the pictures that went in, with text over them, and a broken one leaves nothing behind."""
+"""Videos decode to the images that went in, with text over them, and a broken one leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world with whatever spaces a test asks for; it complains if an action lies outside its own."""
+"""An environment with whatever spaces a test asks for; it complains if an action lies outside its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds that break their promises."""
+"""Environments that break their promises."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TellingConfig(MLPConfig):
 
 
 class TellingModel(MLPModel):
-    """Does so too: a process without a world has a network."""
+    """Does so too: a process without an environment has a network."""
 
     Config = TellingConfig
 

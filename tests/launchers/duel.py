@@ -1,4 +1,4 @@
-"""A batched world of two players of one group: each is paid 1 for saying 1, ten times; then the episode ends."""
+"""A batched environment of two players of one group: each is paid 1 for saying 1, ten times; then the episode ends."""
 
 from __future__ import annotations
 

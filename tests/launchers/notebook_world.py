@@ -1,4 +1,4 @@
-"""Small worlds for what a rollout must write down: nested observations, numbers in `info`, groups that end apart."""
+"""Small environments for what a rollout must write down: nested observations, numbers in `info`, groups that end apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy whose action is its version, and a world that pays what it is given: a return tells who played."""
+"""A policy whose action is its version, and an environment that pays what it is given: a return tells who played."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ class Paying(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 def paying(seconds: float = 0.0, hangs: bool = False, falling: bool = False) -> Paying:
-    """`seconds` a step where versions are judged, none where they are trained; or it hangs there. Falling: it asks to be paid."""
+    """`seconds` a step where versions are evaluated, none where they are trained; or it hangs. Falling: it asks to be paid."""
     return Paying(seconds, hangs, falling)

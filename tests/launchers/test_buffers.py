@@ -55,8 +55,8 @@ def balanced_replay(row: dict[str, float]) -> bool:
     [
         ({"algorithm": {"name": "ppo"}}, r"placement.buffers = 2: nothing is replayed here"),
         ({"placement": {"trainers": 2, "actors": 2}}, r"placement.buffers = 2 is for one trainer"),
-        ({"placement": {"exact": True}}, r"never exact; leave placement.exact and max_lag out"),
-        ({"placement": {"max_lag": 0}}, r"never exact; leave placement.exact and max_lag out"),
+        ({"placement": {"exact": True}}, r"never exact; remove placement.exact and max_lag"),
+        ({"placement": {"max_lag": 0}}, r"never exact; remove placement.exact and max_lag"),
         ({"placement": {"actors": 1}}, r"cannot share placement.actors = 1: try actors = 2"),
         ({"algorithm": {"batch": 4}}, r"a batch has 1 sequences, and each buffer gives at least one; try 1"),
     ],

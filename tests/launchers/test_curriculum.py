@@ -149,7 +149,7 @@ def test_settings_of_a_stage_lie_over_those_of_the_world() -> None:
     ("changes", "said"),
     [
         ({"evaluation": None}, "^curriculum: evaluations decide when a stage begins; add evaluation"),
-        ({"curriculum": [{"at": 1.0}]}, "the first stage begins with the run; leave its `at` out"),
+        ({"curriculum": [{"at": 1.0}]}, "the first stage begins with the run; remove its `at`"),
         (
             {"curriculum": [{}, {"kwargs": {"start": 1}}]},
             "stage 1 never begins; give the score of the one before as `at`",

@@ -1,4 +1,4 @@
-"""How runs end: by Ctrl-C, by SIGTERM to all their processes, by the death of the main process, by worlds that fail for ever."""
+"""How runs end: by Ctrl-C, by SIGTERM to all their processes, by the death of the main process, by envs that fail for ever."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_the_fork_server_may_die_too(tmp_path: Path) -> None:
     check(outcome, 3)
 
 
-# ---------------------------------------------------------------- worlds that fail
+# ---------------------------------------------------------------- environments that fail
 
 
 @pytest.mark.parametrize("background", [False, True])

@@ -1,4 +1,4 @@
-"""Versions judged beside training: no episode is played by two, nobody waits, and what a death costs."""
+"""Versions evaluated beside training: no episode is played by two, nobody waits, and what a death costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shoal.runs.train import fits_one_process
 from tests.launchers.live import Run, balanced, restarts, rows, train
 from tests.launchers.processes import nothing_left
 
-WORLD = "tests.launchers.revealing:paying"
+STATE = "tests.launchers.revealing:paying"
 
 
 def experiment(
@@ -31,7 +31,7 @@ def experiment(
 ) -> Experiment:
     return Experiment.parse(
         {
-            "env": {"id": WORLD, "num_envs": 4, "kwargs": world or {}, "timeout": 2},
+            "env": {"id": STATE, "num_envs": 4, "kwargs": world or {}, "timeout": 2},
             "algorithm": {"name": "tests.launchers.revealing:Counting", **(learns or {})},
             "placement": {"actors": 1, "max_lag": 1, "exact": False},  # saved in no time
             "evaluation": {"every": "5 updates", "episodes": 6},
@@ -97,7 +97,7 @@ def test_no_episode_mixes_versions(tmp_path: Path, on: str) -> None:
     """Training makes some hundred versions a second; episodes take up to 20 steps, some milliseconds each."""
 
     def script(run: Run) -> None:
-        run.until(lambda now: (now["judged"] or 0) > 150, "evaluation")
+        run.until(lambda now: (now["evaluated"] or 0) > 150, "evaluation")
 
     outcome, _ = train(experiment(world={"seconds": 0.001}), tmp_path, script, on=on)
     judged = check_scores(outcome.folder)
@@ -113,13 +113,13 @@ def test_no_episode_mixes_versions(tmp_path: Path, on: str) -> None:
 
 
 def test_training_does_not_wait(tmp_path: Path) -> None:
-    """A fifth of a second a step: while the first version is judged, a hundred are made."""
+    """A fifth of a second a step: while the first version is evaluated, a hundred are made."""
     seen: list[int] = []
 
     def script(run: Run) -> None:
-        first = run.until(lambda now: now["judging"] is not None, "evaluation")
+        first = run.until(lambda now: now["evaluating"] is not None, "evaluation")
         run.until(lambda now: now["update"] > first["update"] + 100, "100 updates")
-        seen.append(run.status()["judging"] == first["judging"])
+        seen.append(run.status()["evaluating"] == first["evaluating"])
 
     tree = experiment(world={"seconds": 0.2}, evaluation={"every": "20 updates", "episodes": 6})
     outcome, _ = train(tree, tmp_path, script)
@@ -130,7 +130,7 @@ def test_training_does_not_wait(tmp_path: Path) -> None:
 def test_the_newest_is_taken_and_the_others_are_counted(tmp_path: Path) -> None:
     tree = experiment(world={"seconds": 0.005}, evaluation={"every": "1 update", "episodes": 6})
     outcome, _ = train(
-        tree, tmp_path, lambda run: run.until(lambda now: (now["judged"] or 0) > 30, "evaluations") and None
+        tree, tmp_path, lambda run: run.until(lambda now: (now["evaluated"] or 0) > 30, "evaluations") and None
     )
     judged = check_scores(outcome.folder)
     assert sum(event["passed_over"] for event in judged) > len(judged)
@@ -188,7 +188,7 @@ def test_equal_versions_have_equal_scores_under_every_launcher(tmp_path: Path) -
 
 
 def test_the_best_is_tagged_and_stays(tmp_path: Path) -> None:
-    """Versions earn less and less: the first that was judged is the best, long after the newest have pushed others out."""
+    """Versions earn less and less: the first that was evaluated is the best, long after the newest have pushed others out."""
     tree = experiment(
         world={"falling": True},
         stop={"updates": 60},
@@ -235,10 +235,10 @@ def test_a_goal_is_reached_by_evaluations(tmp_path: Path, on: str) -> None:
 
 def test_a_killed_evaluation_costs_what_it_played(tmp_path: Path) -> None:
     def script(run: Run) -> None:
-        run.until(lambda now: now["judging"] is not None, "evaluation")
+        run.until(lambda now: now["evaluating"] is not None, "evaluation")
         run.kill_again_and_again("evaluation", 2, random.Random(1))
-        before = run.status()["judged"] or 0
-        run.until(lambda now: (now["judged"] or 0) > before, "evaluation after the deaths")
+        before = run.status()["evaluated"] or 0
+        run.until(lambda now: (now["evaluated"] or 0) > before, "evaluation after the deaths")
 
     outcome, _ = train(experiment(world={"seconds": 0.005}), tmp_path, script)
     assert check_scores(outcome.folder)
@@ -287,7 +287,7 @@ def test_every_policy_has_its_score(tmp_path: Path) -> None:
 
 def test_nobody_waits_for_the_last_score_after_a_second_order_to_stop(tmp_path: Path) -> None:
     def script(run: Run) -> None:
-        run.until(lambda now: now["state"] == "stopping" and now["judging"] is not None, "last evaluation")
+        run.until(lambda now: now["state"] == "stopping" and now["evaluating"] is not None, "last evaluation")
 
     tree = experiment(world={"seconds": 0.5}, stop={"updates": 5}, evaluation={"every": "1h", "episodes": 6})
     outcome, _ = train(tree, tmp_path, script)

@@ -220,7 +220,7 @@ def test_replay_is_left_out_on_demand(tmp_path: Path) -> None:
 
 
 class Forgetful(gymnasium.Env[np.ndarray, int]):
-    """A world whose chance does not hang on its seed."""
+    """An environment whose chance does not hang on its seed."""
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,))
     action_space = gymnasium.spaces.Discrete(2)

@@ -111,7 +111,7 @@ def test_faults_on_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_trainer_of_two_policies_dies_in_the_update_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    """The other is a round behind then, and the world waits for both."""
+    """The other is a round behind then, and the environment waits for both."""
     monkeypatch.setenv(VARIABLE, f"trainer-{policy}-0@update=3:kill")
 
     def script(run: Run) -> None:

@@ -217,7 +217,7 @@ def test_each_process_keeps_to_its_core(tmp_path: Path) -> None:
             root=tmp_path / "runs", trial=str(pin), on="local", quiet=True,
         )  # fmt: skip
         by_process = {path.name: path.read_text() for path in cores.iterdir() if path.name != str(os.getpid())}
-        assert len(by_process) == 3  # the trainer has no world, but a network
+        assert len(by_process) == 3  # the trainer has no environment, but a network
         assert set(by_process.values()) <= set(told)
     assert cores_of(expand(in_processes(3, placement={"pin": True}))) == [
         int(every.split(",")[number % len(every.split(","))]) for number in range(3)

@@ -1,4 +1,4 @@
-"""`shoal rollout --video`: a picture for every step, the numbers over it, in worlds of every kind; else one line that says why."""
+"""`shoal rollout --video`: an image for every step, the numbers over it, in environments of every kind; else one line says why."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_last_picture_shows_the_return(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_world_without_pictures_is_one_line(tmp_path: Path) -> None:
     run = trained(tmp_path, {"id": "shoal/chain"})
-    with pytest.raises(InputError, match="--video: this world draws no pictures: leave --video out"):
+    with pytest.raises(InputError, match="--video: this environment draws no images: remove --video"):
         rollout(run, episodes=1, video=True, out=tmp_path / "out")
     assert not list((tmp_path / "out").glob("*"))
 

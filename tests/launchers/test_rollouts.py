@@ -216,7 +216,7 @@ def test_a_central_critic_sees_the_world(tmp_path: Path) -> None:
     for arrays in arrays_of(folder):
         own = torch.from_numpy(arrays["agent/observation"][:-1])  # [T, 3, 18]
         world = own.flatten(1).unsqueeze(1).expand(-1, 3, -1)  # what all see, side by side
-        noted = {"own": own, "agent": torch.arange(3).expand(len(own), 3), "world": world}
+        noted = {"own": own, "agent": torch.arange(3).expand(len(own), 3), "state": world}
         first = torch.ones(len(own), 3, dtype=torch.bool)
         with torch.no_grad():
             value = policy.values(policy.normalised(noted), None, first)

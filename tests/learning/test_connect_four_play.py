@@ -1,4 +1,4 @@
-"""The recipe `connect-four` to its bar: five seeds, each judged in PettingZoo's own game, which it was not trained in.
+"""The recipe `connect-four` to its bar: five seeds, each evaluated in PettingZoo's own game, which it was not trained in.
 
 Greedy play wins 95 % of 200 games against a player who makes any legal move alike, as the first and as the second player, and
 makes no illegal move. `make test-slow` prints the table of docs/results.md.

@@ -1,4 +1,4 @@
-"""The recipe `pistonball`, made small: pictures through convolutions, many pistons by one policy."""
+"""The recipe `pistonball`, made small: images through convolutions, many pistons by one policy."""
 
 from __future__ import annotations
 

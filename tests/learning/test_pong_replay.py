@@ -1,4 +1,4 @@
-"""The recipes `pong-dqn` and `pong-r2d2`, made small: pictures kept once, drawn by priority, through convolutions and memory."""
+"""The recipes `pong-dqn` and `pong-r2d2`, made small: images kept once, drawn by priority, through convolutions and memory."""
 
 from __future__ import annotations
 

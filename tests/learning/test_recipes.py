@@ -1,4 +1,4 @@
-"""Every recipe to its bar: five seeds, judged by 100 greedy episodes on seeds that training never saw.
+"""Every recipe to its bar: five seeds, evaluated by 100 greedy episodes on seeds that training never saw.
 
 `make test-slow` runs all of it, in one thread and in processes, and prints the tables of docs/results.md; the fast tests train
 CartPole once.
@@ -35,7 +35,7 @@ BARS = {
 """Recipe -> greedy mean return to reach, environment steps allowed, seeds of five that must."""
 
 ELSEWHERE = {"spread": ["env.id=mpe2/simple_spread_v3", "env.kwargs={}"]}
-"""Recipe -> the world it is judged in: 200 episodes, and the mean return of one agent. It is trained in one thread alone."""
+"""Recipe -> the environment of its evaluation: 200 episodes, the mean return of one agent. It is trained in one thread alone."""
 
 SHAPES = {
     "inline": ("inline", []),

@@ -116,12 +116,12 @@ def judged(mean: float, version: int) -> dict[str, float]:
 def test_the_newest_evaluation_stays_until_the_next() -> None:
     progress = Progress(stop(steps=100), Clock())
     progress.add({"step": 1, "eval/mean_reward": 3.0})  # of a confirmation
-    assert progress.judged_text() == ""
+    assert progress.evaluated_text() == ""
     progress.add({"step": 2, **judged(1040.0, 7)})
     progress.add({"step": 3})
-    assert progress.judged_text() == "1,040.0 (1,035.0 to 1,045.5) by version 7"
+    assert progress.evaluated_text() == "1,040.0 (1,035.0 to 1,045.5) by version 7"
     progress.add({"step": 4, **judged(20.0, 9)})
-    assert progress.judged_text() == "20.0 (15.0 to 25.5) by version 9"
+    assert progress.evaluated_text() == "20.0 (15.0 to 25.5) by version 9"
 
 
 def test_a_goal_is_held_against_evaluations_where_there_are_any() -> None:

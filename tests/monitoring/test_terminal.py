@@ -226,8 +226,8 @@ def test_the_newest_evaluation_is_shown() -> None:
         "eval/version": 40,
         "eval/steps": 900,
     }
-    assert "judged" not in panel(ROW)
-    assert "judged  143.2 (130.1 to 155.0) by version 40" in panel(row)
+    assert "eval" not in panel(ROW)
+    assert "eval  143.2 (130.1 to 155.0) by version 40" in panel(row)
     lines, out = plain(Clock())
     lines.write(row)
-    assert "| judged 143.2 (130.1 to 155.0) by version 40" in out.getvalue()
+    assert "| evaluated 143.2 (130.1 to 155.0) by version 40" in out.getvalue()

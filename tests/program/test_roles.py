@@ -104,7 +104,7 @@ def test_a_deal_is_a_permutation_for_each_episode() -> None:
 
 
 def test_one_learns_against_random_play(tmp_path: Path) -> None:
-    """A world that pays the one who says 1: the learner wins, the random rival gets half of what there is."""
+    """An environment that pays the one who says 1: the learner wins, the random rival gets half of what there is."""
     tree = experiment(
         agents={"player_0": "learner", "player_1": "rival"},
         policies={"learner": {}, "rival": {"play": "random"}},

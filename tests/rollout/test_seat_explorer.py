@@ -70,7 +70,7 @@ def turn(reward: list[float], terminated: list[bool], truncated: list[bool]) -> 
 
 
 def test_knobs_returns_and_columns() -> None:
-    needs = Needs(5, noted={"episode": (), "twice": ()})
+    needs = Needs(5, stored_extras={"episode": (), "twice": ()})
     ring = MemoryRing(fragment_layout(GROUP, needs, Silent(), LANES, None), 1)  # type: ignore[arg-type]
     lanes, explorer, client = np.arange(LANES), Counting(), Keeper()
     builder = TrajectoryBuilder(needs, lanes, SampleWriter(ring, 0), clip_reward=1.0)

@@ -10,9 +10,9 @@ from gymnasium import spaces
 
 from shoal.api.algorithm import Needs
 from shoal.api.env import AgentGroup, Turn
-from shoal.rollout.team import TeamLanes, team_group, world_width
+from shoal.rollout.global_state import Seen
+from shoal.rollout.team import TeamLanes, state_width, team_group
 from shoal.rollout.trajectory import TrajectoryBuilder, View
-from shoal.rollout.world import Seen
 from shoal.streams.inference import Answer
 from shoal.streams.sample import SampleReader, SampleWriter, fragment_layout
 from shoal.streams.transports.memory import MemoryRing
@@ -52,7 +52,7 @@ def test_one_reward(reward: Any, expected: list[float]) -> None:
 def test_masks_and_observations_lie_side_by_side() -> None:
     view = look(TeamLanes("sum"), 4.0, acting=[[1, 0], [0, 0]])
     assert view.observation["agents"].shape == (2, 2, 1)
-    assert view.observation["world"].tolist() == [[4.5] * 3] * 2
+    assert view.observation["state"].tolist() == [[4.5] * 3] * 2
     assert view.observation["acting"].tolist() == [[True, False], [False, False]]
     assert view.acting.tolist() == [True, False]
     assert view.action_mask is not None
@@ -79,12 +79,12 @@ def test_a_cut_episode_ends_with_what_the_living_saw() -> None:
     assert same.final_observation is not None
     assert same.final_observation["agents"][0].tolist() == [[7.0], [7.0]]
     assert same.final_observation["acting"][0].tolist() == [False, True]
-    assert same.final_observation["world"][0].tolist() == [7.5] * 3
+    assert same.final_observation["state"][0].tolist() == [7.5] * 3
     later = look(team, 3.0, truncated=[[0, 0], [1, 1]], acting=[[1, 1], [0, 0]])
     assert later.final_observation is not None
     assert later.final_observation["agents"][1].tolist() == [[3.0], [3.0]]
     assert later.final_observation["acting"][1].tolist() == [True, True]
-    assert later.final_observation["world"][1].tolist() == [3.5] * 3
+    assert later.final_observation["state"][1].tolist() == [3.5] * 3
     assert not later.acting[1]
 
 
@@ -114,4 +114,4 @@ def test_fragments_of_teams() -> None:
 
 
 def test_the_width_of_a_world() -> None:
-    assert world_width(spaces.Box(-1, 1, (2, 3), np.float32)) == 6
+    assert state_width(spaces.Box(-1, 1, (2, 3), np.float32)) == 6

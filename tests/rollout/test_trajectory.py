@@ -1,4 +1,4 @@
-"""The trajectory builder against a slow list of what happened, over random worlds: ends of both kinds, both autoresets, turns."""
+"""The trajectory builder against a slow list of what happened, in random envs: ends of both kinds, both autoresets, turns."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_every_transition_once_and_as_it_happened(
 
 
 def test_rewards_are_clipped_one_by_one() -> None:
-    """Every reward of the world is 1 to 99: those of a decision that waits for its turn add up after they were clipped."""
+    """Every reward of the environment is 1 to 99: those of a decision that waits for its turn add up after they were clipped."""
     world = World(3, "same", False, np.random.default_rng(5))
     got, _ = run(Needs(4), world, 60, clip_reward=30)
     for mine, truth in zip(got, world.history, strict=True):

@@ -45,7 +45,7 @@ def test_the_first_difference(now: list[dict[str, Any]], said: str) -> None:
 def test_columns_of_workers_that_are_not_in_step() -> None:
     other, score = changed(1, inference__batch=8.0), changed(1, eval__mean_reward=8.0)
     for policy_workers in (False, True):
-        but = clocked(policy_workers=policy_workers, judged=not policy_workers)
+        but = clocked(policy_workers=policy_workers, evaluated=not policy_workers)
         assert (first_difference(ROWS, other, but) is None) is policy_workers
         assert (first_difference(ROWS, score, but) is None) is not policy_workers
         assert first_difference(ROWS, changed(1, rollout__ep_rew_mean=8.0), but) is not None

@@ -20,7 +20,7 @@ from shoal.api.messages import (
     Evaluated,
     Evaluating,
     Message,
-    Noted,
+    Note,
     Numbers,
     Reconfigured,
     Requested,
@@ -52,7 +52,7 @@ SAID: list[Message] = [
     Evaluated(Evaluation(3, 300, SCORES, 2.5, Scores([1.0], [2]), "0000000003.mp4", 1)),
     Reconfigured("a", {"lr": 0.5, "clip": None, "novelty": {"weight": [1, 2]}}),
     Requested("trainer", Reconfigure("a", {"lr": 1e-4})),
-    Noted("a line with ümlauts"),
+    Note("a line with ümlauts"),
 ]
 TOLD: list[Order] = [
     Order(),

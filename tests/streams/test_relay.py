@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("lz4.block", reason="the extra `cluster` is not installed")
 
 from shoal.base.arrays import Layout
-from shoal.streams.sample import HEADER, account, settle
+from shoal.streams.sample import HEADER, account, record_outcome
 from shoal.streams.transports.ray.messages import Credit, Deliver, Message, Version
 from shoal.streams.transports.ray.relay import (
     BoxSender,
@@ -44,7 +44,7 @@ class Wire:
                     if isinstance(message, Deliver) and isinstance(end, RingReceiver):
                         end.deliver(message.number, message.packed)
                     elif isinstance(message, Credit) and isinstance(end, RingSender):
-                        end.credit(message.freed, message.books)
+                        end.credit(message.freed, message.ledger)
 
     def versions(self) -> list[Version]:
         """All that was sent, which is nothing else."""
@@ -70,7 +70,7 @@ def read(ring: ShmRing) -> int | None:
     if slot is None:
         return None
     number = int(slot.arrays["x"][0])
-    settle(ring, slot, "trained", np.array([1, 0]))
+    record_outcome(ring, slot, "trained", np.array([1, 0]))
     return number
 
 
@@ -95,8 +95,8 @@ def test_slots_come_in_order_once_and_credits_go_back(twice: bool) -> None:
             wire.carry(sender, receiver, twice=twice)
     assert got == list(range(40))
     assert account(there).produced == 400
-    assert account(there).settled["trained"] == 400
-    assert account(here).settled["trained"] == 400, "the books came back with the credits"
+    assert account(there).outcomes["trained"] == 400
+    assert account(here).outcomes["trained"] == 400, "the books came back with the credits"
     assert account(here).evicted == 40
 
 
@@ -170,7 +170,7 @@ def test_a_new_reader_gets_what_was_not_freed_once_more() -> None:
     sender.turn_to("c")
     wire.carry(receiver)
     assert read(new) == 1
-    assert account(new).settled["trained"] == 20
+    assert account(new).outcomes["trained"] == 20
     assert account(new).balanced
 
 

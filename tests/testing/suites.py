@@ -46,7 +46,7 @@ class Case:
 
     @property
     def task(self) -> Task:
-        return Task(SPACES[self.space], 16, 0, horizon=1_000, world=Box(-1.0, 1.0, (6,), np.float32))
+        return Task(SPACES[self.space], 16, 0, horizon=1_000, state_space=Box(-1.0, 1.0, (6,), np.float32))
 
     @property
     def masked(self) -> bool:

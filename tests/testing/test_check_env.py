@@ -24,7 +24,7 @@ def failures(checks: list[Check]) -> dict[str, str]:
 
 
 class Spoilt(Env):
-    """A sound world whose answers are spoilt on their way out."""
+    """A sound environment whose answers are spoilt on their way out."""
 
     def __init__(self, inner: Env, spoil: Callable[[Step], Step]) -> None:
         self._inner, self._spoil = inner, spoil
@@ -195,7 +195,7 @@ def test_a_bad_snapshot_is_found(kind: type[Target], text: str) -> None:
 
 
 class Grey(Cut):
-    """Pictures without colours."""
+    """Images without colours."""
 
     def render(self, row: int) -> Array:
         return np.zeros((3, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""The conformance suite over gymnasium worlds and configured ones: mistakes in a user's code become failed checks."""
+"""The conformance suite over gymnasium environments and configured ones: mistakes in a user's code become failed checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def failures(checks: list[Check]) -> dict[str, str]:
     return {check.name: check.detail for check in checks if not check.passed}
 
 
-# ---------------------------------------------------------------- gymnasium worlds that break a promise
+# ---------------------------------------------------------------- gymnasium environments that break a promise
 
 
 class Walk(gymnasium.Env):

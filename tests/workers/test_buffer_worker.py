@@ -114,7 +114,7 @@ def test_the_rate_is_held_both_ways() -> None:
     for _ in range(50):
         world.sweep(learn=False)  # actors hurry
     books = world.books()
-    assert books.settled["inserted"] == SHARDS * 24, (
+    assert books.outcomes["inserted"] == SHARDS * 24, (
         "warm-up, slack, what is drawn ahead is worth, rounded up to a fragment"
     )
     assert not world.act(0)
@@ -122,17 +122,17 @@ def test_the_rate_is_held_both_ways() -> None:
         world.train()  # and now the trainer does
         for buffer in world.buffers:
             buffer.poll(0.0)
-    ahead = world.books().settled["inserted"] / SHARDS - 4
+    ahead = world.books().outcomes["inserted"] / SHARDS - 4
     assert ahead + 8 <= len(world.algorithm.seen) / UPDATES * ROWS <= ahead + 8 + 2
     for _ in range(200):
         world.sweep()
-    rows, updates = world.books().settled["inserted"] / SHARDS - 4, len(world.algorithm.seen)
+    rows, updates = world.books().outcomes["inserted"] / SHARDS - 4, len(world.algorithm.seen)
     assert updates / rows == pytest.approx(UPDATES / ROWS, abs=0.02)
     assert world.metrics["train/updates_per_row"] == pytest.approx(updates / (2 * rows), rel=0.1)
     assert world.trainer.version == updates // UPDATES
     assert world.books().held == sum(buffer.buffer.held for buffer in world.buffers) == 2 * 24
     assert world.metrics["replay/held"] == 48
-    assert world.trainer.steps >= world.books().settled["inserted"] - 64
+    assert world.trainer.steps >= world.books().outcomes["inserted"] - 64
 
 
 def test_a_dead_shard_costs_what_it_held_and_the_others_go_on() -> None:
@@ -161,9 +161,9 @@ def test_a_dead_shard_costs_what_it_held_and_the_others_go_on() -> None:
         pass
     books = world.books()
     assert books.forgotten == lost
-    assert books.settled["inserted"] == books.held + books.evicted + books.forgotten
+    assert books.outcomes["inserted"] == books.held + books.evicted + books.forgotten
     assert books.held == sum(buffer.buffer.held for buffer in world.buffers)
-    assert books.settled["inserted"] > before.settled["inserted"]
+    assert books.outcomes["inserted"] > before.outcomes["inserted"]
     for _ in range(20):
         world.sweep()
     assert world.algorithm.seen[-1].reward.shape == (3, 4)
@@ -229,7 +229,7 @@ def test_what_is_not_finite_is_dropped_and_ends_the_run_if_it_goes_on() -> None:
     assert said.metrics["train/dropped_not_finite"].value == ROWS
     world.act(0)
     world.buffers[0].poll(0.0)
-    assert world.books().settled["not_finite"] == ROWS
+    assert world.books().outcomes["not_finite"] == ROWS
     for _ in range(9):
         world.act(0, float("nan"))
         world.buffers[0].poll(0.0)

@@ -10,7 +10,7 @@ import pytest
 from shoal.api.env import Episode
 from shoal.api.evaluation import Evaluation, Scores
 from shoal.api.experiment import Experiment
-from shoal.api.messages import Episodes, Evaluated, Evaluating, Noted, Numbers, Reconfigured, Requested, Updated
+from shoal.api.messages import Episodes, Evaluated, Evaluating, Note, Numbers, Reconfigured, Requested, Updated
 from shoal.api.metric import Last, Total
 from shoal.api.orders import Pause
 from shoal.streams.sample import NOTHING
@@ -255,7 +255,7 @@ def test_checkpoints_and_evaluations_are_due_at_their_time() -> None:
 
 def test_what_others_are_told_goes_through_it() -> None:
     desk = Desk()
-    desk.hear(Requested("actor", Pause(True)), Noted("look"), Reconfigured("agent", {"lr": 0.5}))
+    desk.hear(Requested("actor", Pause(True)), Note("look"), Reconfigured("agent", {"lr": 0.5}))
     assert desk.others == [
         Give("actor", Pause(True)),
         Say("look", "noted", {"text": "look"}),

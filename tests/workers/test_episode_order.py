@@ -1,4 +1,4 @@
-"""In exact runs an update is judged by the episodes of the rounds that it learned from, whoever speaks first."""
+"""In exact runs an update is evaluated by the episodes of the rounds that it learned from, whoever speaks first."""
 
 from __future__ import annotations
 

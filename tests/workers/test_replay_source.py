@@ -70,7 +70,7 @@ def test_it_begins_when_it_is_warm_and_publishes_one_version_a_round() -> None:
         last = world.round(float(number))
     assert (last["replay/held"], last["replay/evicted"]) == (16, 12)
     books = account(world.ring)
-    assert books.settled["inserted"] == world.buffer.inserted == 28
+    assert books.outcomes["inserted"] == world.buffer.inserted == 28
     assert (books.held, books.evicted, books.forgotten) == (16, 12, 0)
 
 
@@ -81,7 +81,7 @@ def test_a_bad_round_is_not_kept() -> None:
     assert metrics["train/dropped_not_finite"] == 4
     assert (world.buffer.inserted, world.trainer.version) == (4, 2)
     settled = {"trained": 0, "inserted": 4, "stale": 0, "not_finite": 4, "lost": 0, "surplus": 0}
-    assert account(world.ring).settled == settled
+    assert account(world.ring).outcomes == settled
 
 
 def test_a_failed_update_is_undone_and_what_was_kept_stays() -> None:
@@ -91,7 +91,7 @@ def test_a_failed_update_is_undone_and_what_was_kept_stays() -> None:
     world.algorithm.fail = True
     assert world.round(2.0)["train/undone_rounds"] == 1
     assert torch.equal(world.algorithm.flat.block, before)
-    assert account(world.ring).settled["inserted"] == world.buffer.inserted == 8
+    assert account(world.ring).outcomes["inserted"] == world.buffer.inserted == 8
 
 
 def test_priorities_go_back_and_what_they_name_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

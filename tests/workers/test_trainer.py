@@ -168,7 +168,7 @@ def test_a_policy_that_is_through_lets_go_of_what_comes_without_learning() -> No
     assert said.metrics["train/dropped_surplus"].value == 4
     assert len(algorithm.seen) == 1
     assert torch.equal(algorithm.flat.block, learned)
-    assert (account(ring).settled["surplus"], account(ring).settled["trained"]) == (4, 4)
+    assert (account(ring).outcomes["surplus"], account(ring).outcomes["trained"]) == (4, 4)
     assert writer.begin(0.0) is not None, "nobody waits for it"
 
 

@@ -59,10 +59,10 @@ class ActorCritic(Policy):
     ) -> None:
         super().__init__()
         sight = sight or Sight(group.observation_space)
-        self.agents, self.central = sight.agents, sight.world is not None
+        self.agents, self.central = sight.agents, sight.state is not None
         self.inputs = None if sight.plain else Inputs(sight)
         space = sight.own if self.inputs is None else self.inputs.actor.space
-        self.normaliser = ObservationNormaliser(sight.noted) if normalise else None
+        self.normaliser = ObservationNormaliser(sight.stored) if normalise else None
         self.actor = build_model(model, space)
         self.head = build_head(group.action_space, self.actor.features, squash=squash, log_std=log_std)
         self.recurrent = self.actor.initial_state(1) is not None

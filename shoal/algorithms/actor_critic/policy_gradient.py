@@ -77,7 +77,7 @@ class PolicyGradient(Algorithm):
         value_scale: ValueScale | None = None, *, tell_values: bool = False,
     ) -> None:  # fmt: skip
         central = config.critic == "central"
-        self.settings, self.needs, self.task = config, replace(needs, world=central), task
+        self.settings, self.needs, self.task = config, replace(needs, global_state=central), task
         self._built, self._steps = config, 0
         check_schedules(config, task.horizon)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
@@ -149,4 +149,4 @@ class PolicyGradient(Algorithm):
 def sight_of(config: PolicyGradientConfig, task: Task) -> Sight:
     """What the lanes store."""
     agents = len(task.group.agents) if config.agent_ids else 0
-    return Sight(task.group.observation_space, agents, task.world if config.critic == "central" else None)
+    return Sight(task.group.observation_space, agents, task.state_space if config.critic == "central" else None)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from shoal.models.heads.values import ChoiceValues
+from shoal.models.heads.values import DiscreteValues
 from shoal.models.layers import Dense
 
 
@@ -20,7 +20,7 @@ class ArmValues(nn.Module):
         self.register_buffer("weights", torch.tensor(weights))
         self.joint = Dense(features + len(weights), [features], "relu")
         parts = 2 if separate else 1
-        self.parts = nn.ModuleList(ChoiceValues(features, actions, dueling=dueling) for _ in range(parts))
+        self.parts = nn.ModuleList(DiscreteValues(features, actions, dueling=dueling) for _ in range(parts))
 
     def forward(self, features: Tensor, arm: Tensor) -> Tensor:
         ways = functional.one_hot(arm, len(self.weights)).to(features.dtype)

@@ -49,7 +49,7 @@ class NGU(QLearning):
     def __init__(self, config: NGUConfig, model: Named, task: Task) -> None:
         needs = Needs(
             config.unroll, bootstrap=config.n_step + 1, burn_in=config.burn_in,
-            replay=replay_of(config, task.horizon), noted={**(stored_extras(config) or {}), **STORED},
+            replay=replay_of(config, task.horizon), stored_extras={**(stored_extras(config) or {}), **STORED},
         )  # fmt: skip
         super().__init__(config, task, needs)
         self._tabulate()

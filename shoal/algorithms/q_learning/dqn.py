@@ -49,7 +49,7 @@ class DQN(QLearning):
             extras = {**extras, VALUE: (), BEST: ()}
         needs = Needs(
             config.unroll, bootstrap=config.n_step, burn_in=config.burn_in,
-            replay=replay_of(config, task.horizon, first=True), noted=extras,
+            replay=replay_of(config, task.horizon, first=True), stored_extras=extras,
         )  # fmt: skip
         super().__init__(config, task, needs)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from shoal.api.policy import Decision, Model, Policy, Request
 from shoal.base.tree import Tree, tree_map
-from shoal.models.heads.values import ChoiceValues, epsilon_greedy, greedy, picked
+from shoal.models.heads.values import DiscreteValues, epsilon_greedy, greedy, picked
 
 VALUE, BEST = "value", "best"
 """What is stored: the value of the action that was taken, and of the best one."""
@@ -25,7 +25,7 @@ class QPolicy(Policy):
         super().__init__()
         self.model, self._notes = model, notes
         self.extras: dict[str, tuple[int, ...]] = {VALUE: (), BEST: ()} if notes else {}
-        self.head = ChoiceValues(model.features, int(space.n), dueling=dueling)
+        self.head = DiscreteValues(model.features, int(space.n), dueling=dueling)
         self.start = int(space.start)
         self.register_buffer("epsilon", torch.tensor(epsilon))
 

@@ -53,7 +53,7 @@ class QMIX(QLearning):
     def __init__(self, config: QMIXConfig, model: Named, task: Task) -> None:
         needs = Needs(
             config.unroll, bootstrap=config.n_step, burn_in=config.burn_in, lane="env", team_reward=config.reward,
-            replay=replay_of(config, task.horizon), noted=stored_extras(config),
+            replay=replay_of(config, task.horizon), stored_extras=stored_extras(config),
         )  # fmt: skip
         super().__init__(config, task, needs)
         torch.manual_seed(derive_seed(task.seed, "initial weights"))
@@ -68,8 +68,8 @@ class QMIX(QLearning):
     def _mixer(self, task: Task) -> nn.Module | None:
         if self.settings.mixer != "qmix":
             return Sum() if self.settings.mixer == "vdn" else None
-        assert task.world is not None, "a team sees the global state"
-        width = math.prod(task.world.shape or ())
+        assert task.state_space is not None, "a team sees the global state"
+        width = math.prod(task.state_space.shape or ())
         return Monotonic(len(task.group.agents), width, embedding=self.settings.embedding, hidden=self.settings.hyper)
 
     @property
@@ -78,7 +78,7 @@ class QMIX(QLearning):
 
     def _evaluate(self, batch: Fragment) -> ActionValues:
         online, target = self._values(batch.observation["agents"], batch)
-        acting, state = batch.observation["acting"][self.behind].bool(), batch.observation["world"][self.behind]
+        acting, state = batch.observation["acting"][self.behind].bool(), batch.observation["state"][self.behind]
         mask = self.policy.by_agent(None if batch.action_mask is None else batch.action_mask[self.behind])
         valid = batch.valid[self.behind]
         best = greedy(online.detach() if self.settings.double else target, mask)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from shoal.api.policy import Decision, Model, Policy, Request
 from shoal.base.tree import Tree, tree_map
-from shoal.models.heads.values import ChoiceValues, epsilon_greedy, greedy, picked
+from shoal.models.heads.values import DiscreteValues, epsilon_greedy, greedy, picked
 from shoal.models.layers import Dense
 
 
@@ -26,7 +26,7 @@ class TeamPolicy(Policy):
         self.agents, self.start, self.noise_size = agents, int(space.start), 2 * agents
         self.model, self.mixer = model, mixer
         self.ids = Dense(model.features + agents, [model.features], "relu") if agent_ids else None
-        self.head = ChoiceValues(model.features, int(space.n), dueling=dueling)
+        self.head = DiscreteValues(model.features, int(space.n), dueling=dueling)
         self.register_buffer("epsilon", torch.tensor(epsilon))
 
     def initial_state(self, batch: int) -> Tree | None:

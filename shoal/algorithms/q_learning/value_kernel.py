@@ -18,7 +18,7 @@ from torch.nn import functional
 from shoal.algorithms.kernels import WIDEST
 from shoal.algorithms.kernels.mlp import MLP, RELU, TANH, Activation, Scratch
 from shoal.api.env import Array
-from shoal.models.heads.values import ChoiceValues
+from shoal.models.heads.values import DiscreteValues
 from shoal.models.mlp import MLPModel
 
 ACTIVATIONS: dict[Callable[[Tensor], Tensor], Activation] = {torch.tanh: TANH, torch.relu: RELU}
@@ -32,7 +32,7 @@ class ValueKernel:
 
     def __init__(self, model: nn.Module, head: nn.Module | None, scratch: Scratch) -> None:
         assert isinstance(model, MLPModel)
-        assert isinstance(head, ChoiceValues)
+        assert isinstance(head, DiscreteValues)
         linears = linears_of(model, head)
         activation = ACTIVATIONS[model.dense.activation]
         self._mlp = (
@@ -47,7 +47,7 @@ class ValueKernel:
     @staticmethod
     def suits(model: nn.Module, head: nn.Module | None) -> bool:
         """Whether the formulas of this folder are those of this network, and calls cost more than its arithmetic."""
-        if type(model) is not MLPModel or type(head) is not ChoiceValues:  # a subclass may do what it likes
+        if type(model) is not MLPModel or type(head) is not DiscreteValues:  # a subclass may do what it likes
             return False
         plain = model.dense.norms is None and model.dense.activation in ACTIVATIONS and model.vector.plain
         narrow = max(linear.in_features for linear in linears_of(model, head)) <= WIDEST
@@ -121,6 +121,6 @@ class DuelingMLP(MLP):
         return found
 
 
-def linears_of(model: MLPModel, head: ChoiceValues) -> list[nn.Linear]:
+def linears_of(model: MLPModel, head: DiscreteValues) -> list[nn.Linear]:
     """From the observation to what each action adds."""
     return [*(linear for linear in model.dense.linears if isinstance(linear, nn.Linear)), head.advantage]

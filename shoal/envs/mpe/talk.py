@@ -1,4 +1,4 @@
-"""Worlds in which words matter: `shoal/speaker-listener`, `shoal/reference`, `shoal/crypto`."""
+"""Environments in which words matter: `shoal/speaker-listener`, `shoal/reference`, `shoal/crypto`."""
 
 from __future__ import annotations
 

@@ -88,16 +88,16 @@ def _knock(address: str) -> None:
     from ray._private.services import canonicalize_bootstrap_address
 
     try:
-        host, _, port = (canonicalize_bootstrap_address(address) or "").rpartition(":")
+        hostname, _, port = (canonicalize_bootstrap_address(address) or "").rpartition(":")
         number = int(port)
     except ValueError:
         raise InputError(f"--address = '{address}': write auto, or HOST:PORT as in 10.0.0.1:6379") from None
     try:
-        socket.create_connection((host.strip("[]"), number), KNOCK).close()
+        socket.create_connection((hostname.strip("[]"), number), KNOCK).close()
     except OSError as error:
         why = error.strerror or str(error)
         raise ConnectionError(
-            f"{why} at {host}:{number}; `ray status` on its head node shows whether it runs"
+            f"{why} at {hostname}:{number}; `ray status` on its head node shows whether it runs"
         ) from error
 
 
@@ -162,10 +162,10 @@ class Fit:
     def lines(self) -> list[str]:
         """For people."""
         by_machine: dict[str, list[str]] = {}
-        for host, machine in self.places.items():
-            by_machine.setdefault(machine, []).append(host)
-        lines = [f"{machine}: {', '.join(hosts)}" for machine, hosts in by_machine.items()]
-        return lines + [f"no place for {host}: {why}" for host, why in self.homeless.items()]
+        for process, machine in self.places.items():
+            by_machine.setdefault(machine, []).append(process)
+        lines = [f"{machine}: {', '.join(processes)}" for machine, processes in by_machine.items()]
+        return lines + [f"no place for {process}: {why}" for process, why in self.homeless.items()]
 
 
 def machines() -> list[Machine]:
@@ -188,31 +188,35 @@ def fit(program: Program, found: list[Machine]) -> Fit:
     result = Fit({}, {})
     count = {id(machine): 0 for machine in usable}
     for process in sorted(program.processes, key=lambda process: -sum(process.resources.values())):
-        asked = process.resources
-        able = [m for m in usable if all(m.free.get(name, 0) >= amount for name, amount in asked.items())]
+        requested = process.resources
+        able = [m for m in usable if all(m.free.get(name, 0) >= amount for name, amount in requested.items())]
         if not able:
             if process.needed:
-                result.homeless[process.name] = _why(asked, usable)
+                result.homeless[process.name] = _why(requested, usable)
             continue
         chosen = min(able, key=lambda m: count[id(m)] if config.strategy == "spread" else -count[id(m)])
         count[id(chosen)] += 1
         result.places[process.name] = chosen.name
-        for name, amount in asked.items():
+        for name, amount in requested.items():
             chosen.free[name] -= amount
     return result
 
 
-def _why(asked: dict[str, float], usable: list[Machine]) -> str:
+def _why(requested: dict[str, float], usable: list[Machine]) -> str:
     if not usable:
         return "there is no machine but the head node, and placement.cluster.head is false"
     lacking = {
         name: max(machine.free.get(name, 0) for machine in usable)
-        for name, amount in asked.items()
+        for name, amount in requested.items()
         if all(machine.free.get(name, 0) < amount for machine in usable)
     }
     if not lacking:
-        return "no machine has all of " + ", ".join(f"{amount:g} {name}" for name, amount in asked.items()) + " left"
-    return ", ".join(f"it asks for {asked[name]:g} {name}, at most {left:g} is left" for name, left in lacking.items())
+        return (
+            "no machine has all of " + ", ".join(f"{amount:g} {name}" for name, amount in requested.items()) + " left"
+        )
+    return ", ".join(
+        f"it asks for {requested[name]:g} {name}, at most {left:g} is left" for name, left in lacking.items()
+    )
 
 
 def reserve(program: Program, run: str) -> Any:
@@ -268,8 +272,8 @@ def plan_fit(experiment: Experiment, address: str | None) -> tuple[Experiment, F
         check_shape(program)
         free: dict[str, float] = {}
         for process in program.processes:
-            asked = process.resources
-            free = {name: free.get(name, 0) + asked.get(name, 0) for name in {*free, *asked}}
+            requested = process.resources
+            free = {name: free.get(name, 0) + requested.get(name, 0) for name in {*free, *requested}}
         free |= {name: 0.0 for name in free if name not in ("CPU", "memory")}
         return experiment, fit(program, [Machine("this machine", True, free)])
     with connected(address):

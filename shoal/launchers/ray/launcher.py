@@ -1,4 +1,4 @@
-"""The hosts of a run on many machines, and the streams between them, as the run's controller has them."""
+"""The processes of a run on many machines, and the streams between them, as the run's controller has them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from shoal.launchers.ray.placing import RayLink, RaySupervisor
 from shoal.rollout.plans import Plans
 from shoal.streams import names
 from shoal.streams.shared_streams import StreamHandles
-from shoal.streams.transports.ray.agent import HostAgent, RayAgent
+from shoal.streams.transports.ray.agent import MachineAgent, RayAgent
 from shoal.streams.transports.ray.messages import Away, Said
 from shoal.streams.transports.ray.specs import AgentFacts
 from shoal.streams.transports.ray.streams import AgentLine, LostError, RayStreams
@@ -43,7 +43,7 @@ class RayLauncher(ProcessLauncher):
 
     def __init__(
         self, program: Program, start: Checkpoint | None, files: RunFiles, me: Any,
-        listen: Callable[[Hear, HostAgent], None],
+        listen: Callable[[Hear, MachineAgent], None],
     ) -> None:  # fmt: skip
         parse_faults(os.environ.get(VARIABLE, ""), events_of(program))
         check_shape(program)
@@ -52,7 +52,7 @@ class RayLauncher(ProcessLauncher):
         self._me, self._home_node, self._json = me, ray.get_runtime_context().get_node_id(), program.to_json()
         self._group = reserve(program, files.name)
         self._ray = RaySupervisor(files.name, self._group, self._place, config.wait)
-        agent = HostAgent("home", self._count, self._ray.hear)
+        agent = MachineAgent("home", self._count, self._ray.hear)
         listen(self._ray.hear, agent)
         home = AgentLine("home", agent, me)
         self._agents: dict[str, AgentLine] = {self._home_node: home}
@@ -74,7 +74,7 @@ class RayLauncher(ProcessLauncher):
     # ------------------------------------------------------------ places
 
     def _place(self, *links: RayLink) -> None:
-        """Hosts have found their places: join them to the others, and let them work."""
+        """Processes have found their places: join them to the others, and let them work."""
         facts: dict[str, AgentFacts] = {}
         for link in links:
             facts[link.node] = facts.get(link.node) or self._agent_on(link.node)
@@ -82,7 +82,7 @@ class RayLauncher(ProcessLauncher):
         lines = {line.key: line for line in self._agents.values()}
         self._net.place({link.name: self._agents[link.node].key for link in links}, lines)
         for link in links:
-            handles = self._agents[link.node].call(HostAgent.handles, link.name)
+            handles = self._agents[link.node].call(MachineAgent.handles, link.name)
             handles = handles._replace(tallies={**handles.tallies, **self._net.meetings(link.name)})
             self._ray.begin(link, self._order(link, handles, facts[link.node]), facts[link.node])
             link.machine = addresses[link.node]
@@ -92,7 +92,7 @@ class RayLauncher(ProcessLauncher):
         """The agent of a machine; a new one if there is none, or none any more."""
         if node in self._agents:
             try:
-                return self._agents[node].call(HostAgent.facts)
+                return self._agents[node].call(MachineAgent.facts)
             except LostError:
                 del self._agents[node]
         self._agents_made += 1
@@ -102,7 +102,7 @@ class RayLauncher(ProcessLauncher):
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )  # fmt: skip
         self._agents[node] = AgentLine(key, None, actor.remote(key, self._count))
-        return self._agents[node].call(HostAgent.facts)
+        return self._agents[node].call(MachineAgent.facts)
 
     def _drop_lost(self) -> dict[str, str]:
         """Forget machines that are gone; the addresses of those that live."""
@@ -139,7 +139,7 @@ class RayLauncher(ProcessLauncher):
         return caught
 
     def close(self) -> None:
-        """Stop the hosts, kill those that do not, give back what Ray reserved."""
+        """Stop the processes, kill those that do not, give back what Ray reserved."""
         for tally in self._net.tallies.values():
             tally.abandon()
         self.order("", Stop())
@@ -152,5 +152,5 @@ class RayLauncher(ProcessLauncher):
 
     def _end(self, line: AgentLine) -> None:
         with contextlib.suppress(ShoalError):
-            line.call(HostAgent.close)  # its sockets and files go with it
+            line.call(MachineAgent.close)  # its sockets and files go with it
         ray.kill(line.handle, no_restart=True)

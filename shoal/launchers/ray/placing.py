@@ -1,4 +1,4 @@
-"""Hosts as Ray actors in a placement group: where they are put, how they are heard, what becomes of their deaths.
+"""Processes as Ray actors in a placement group: where they are put, how they are heard, what becomes of their deaths.
 
 Ray starts a dead actor again, on another machine if its own is gone. What it cannot know is where a worker's job goes on: that is
 in the Life it is given once it has its place.
@@ -31,9 +31,9 @@ from shoal.streams.transports.ray.messages import Away, Said
 from shoal.workers.context import Life
 
 ENDING = 2.0
-"""Seconds in which a dead host's last report may still arrive."""
+"""Seconds in which a dead process's last report may still arrive."""
 PATIENCE = 5.0
-"""Seconds a host has to stop before it is killed."""
+"""Seconds a process has to stop before it is killed."""
 ROOM = 5.0
 """Seconds after which somebody who is not needed makes room for somebody who is."""
 STARTING = 240.0
@@ -44,7 +44,7 @@ AGAIN = 0.3
 
 @dataclass
 class RayLink(Link):
-    """A host as a Ray actor."""
+    """A process as a Ray actor."""
 
     handle: Any
     node: str = ""
@@ -54,7 +54,7 @@ class RayLink(Link):
     running: int = 0
     work: Any = None
     """What `serve` will return."""
-    asked: Any = None
+    where_ref: Any = None
     """What `where` will return."""
     since: float = 0.0
     """When it began to look for a place, or ended."""
@@ -70,7 +70,7 @@ class RayLink(Link):
 
 
 class RaySupervisor:
-    """`place` is told where a host found its place, and makes it work there."""
+    """`place` is told where a process found its place, and makes it work there."""
 
     def __init__(self, run: str, group: Any, place: Callable[[RayLink], None], patience: float) -> None:
         self._run, self._group, self._place, self._patience = run, group, place, patience
@@ -86,7 +86,7 @@ class RaySupervisor:
         self._watch.start()
 
     def start(self, process: Process, number: int, life: Life, options: dict[str, Any]) -> None:
-        """Let Ray look for a place: in the group, or, for a host that is not needed, wherever there is room some day."""
+        """Let Ray look for a place: in the group, or, for a process that is not needed, wherever there is room some day."""
         if process.needed:
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
                 self._group, placement_group_bundle_index=sum(link.needed for link in self.links)
@@ -98,24 +98,24 @@ class RaySupervisor:
         self._ask(link)
 
     def placed(self) -> None:
-        """Wait until every host has its first place."""
+        """Wait until every process has its first place."""
         while not all(link.node for link in self.links if link.needed):
             self.wait(0.2)
             self._take_news(begin=False)
 
     def begin(self, link: RayLink, order: Any, agent: Any) -> None:
-        """Let a host work, now that it has its place."""
+        """Let a process work, now that it has its place."""
         link.work = link.handle.serve.remote(order, agent)
 
     def restart(self, link: RayLink, life: Life) -> None:
-        """Give a buried host a new life; Ray finds the place."""
+        """Start a dead process again; Ray finds the place."""
         link.life, link.reaped = life, False
         self._ask(link)
 
     def _ask(self, link: RayLink) -> None:
         link.node, link.running, link.work, link.ended, link.away = "", 0, None, "", 0.0
         link.since = time.monotonic()
-        link.asked = link.handle.where.remote()
+        link.where_ref = link.handle.where.remote()
 
     # ------------------------------------------------------------ listening
 
@@ -131,7 +131,7 @@ class RaySupervisor:
             return
 
     def wait(self, timeout: float, *others: Any) -> None:
-        """Until a host says something or dies, or one of `others` can be read."""
+        """Until a process says something or dies, or one of `others` can be read."""
         wait([self._door, *others], timeout)
         try:
             os.read(self._door, 4096)
@@ -139,7 +139,7 @@ class RaySupervisor:
             return
 
     def heard(self) -> Iterator[tuple[RayLink, Message]]:
-        """All that was said since. Hosts that found a place are set to work."""
+        """All that was said since. Processes that found a place are set to work."""
         self._take_news(begin=True)
         while not self._said.empty():
             for news in self._said.get():
@@ -161,15 +161,15 @@ class RaySupervisor:
 
     def _watch_refs(self) -> None:
         while not self._ended:
-            waiting = {ref: link for link in self.links for ref in (link.work, link.asked) if ref is not None}
+            waiting = {ref: link for link in self.links for ref in (link.work, link.where_ref) if ref is not None}
             if not waiting:
                 time.sleep(0.05)
                 continue
             ready, _ = ray.wait(list(waiting), num_returns=1, timeout=0.2)
             for ref in ready:
                 link = waiting[ref]
-                if ref is link.asked:
-                    link.asked = None
+                if ref is link.where_ref:
+                    link.where_ref = None
                 elif ref is link.work:
                     link.work = None
                 else:
@@ -212,12 +212,12 @@ class RaySupervisor:
                 self._see_why(link, now - link.since)
             elif link.needed and now - max(link.since, self._made_room) > ROOM:
                 self._make_room()
-            if link.asked is None:
+            if link.where_ref is None:
                 time.sleep(AGAIN / len(self.links))
-                link.asked = link.handle.where.remote()
+                link.where_ref = link.handle.where.remote()
 
     def _make_room(self) -> None:
-        """A host that is needed waits, and one that is not may have its place: it looks for another."""
+        """A process that is needed waits, and one that is not may have its place: it looks for another."""
         self._made_room = time.monotonic()
         spare = [link for link in self.links if not link.needed and link.node]
         if spare and placement_group_table(self._group)["state"] != "CREATED":
@@ -234,7 +234,7 @@ class RaySupervisor:
             raise ShoalError(f"{link.name} has its place and did not start within {seconds:.0f} s: see Ray's own logs")
 
     def deaths(self, patience: float) -> Iterator[Death]:
-        """Who is dead, or is killed now because a step of its worlds takes longer than `patience`."""
+        """Who is dead, or is killed now because a step of its environments takes longer than `patience`."""
         for link in self.links:
             if link.failure is not None:
                 yield Death(link, failure_reason(link.failure), link.life)
@@ -250,13 +250,13 @@ class RaySupervisor:
         return ENDING if "exit code 1" in link.ended else 0.0
 
     def away(self, link: RayLink) -> float:
-        """Seconds that a host has been at its worlds without coming back."""
+        """Seconds that a process has been at its environments without coming back."""
         return link.away
 
     # ------------------------------------------------------------ ends
 
     def kill(self, link: RayLink) -> None:
-        """End a host's process at once; Ray starts the next."""
+        """End a process at once; Ray starts the next."""
         ray.kill(link.handle, no_restart=False)
 
     def reap(self, link: RayLink) -> None:
@@ -284,7 +284,7 @@ class RaySupervisor:
         self.close()
 
     def close(self) -> None:
-        """No host lives on."""
+        """No process lives on."""
         self._ended = True
         self._watch.join(2)
         for link in self.links:

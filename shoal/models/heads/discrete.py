@@ -22,7 +22,7 @@ def draw(log_probs: Tensor, noise: Tensor) -> Tensor:
     return cdf.le(noise * cdf[..., -1:]).sum(-1, keepdim=True)
 
 
-def choices_first(logits: Tensor) -> Tensor:
+def actions_first(logits: Tensor) -> Tensor:
     """Logits `[..., n]` -> log-probabilities `[n, ...]`.
 
     Over the last axis PyTorch vectorises `log_softmax` from 16 actions on; below, trainers' batches pay up to five times.
@@ -61,15 +61,15 @@ class Categorical(Head):
 
     def log_prob(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
-        return chosen(choices_first(legal(parameters, mask)), self._index(action))
+        return chosen(actions_first(legal(parameters, mask)), self._index(action))
 
     def entropy(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
-        return entropy_of(choices_first(legal(parameters, mask)))
+        return entropy_of(actions_first(legal(parameters, mask)))
 
     def evaluate(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See Head."""
-        log_probs = choices_first(legal(parameters, mask))
+        log_probs = actions_first(legal(parameters, mask))
         return chosen(log_probs, self._index(action)), entropy_of(log_probs)
 
     def _action(self, index: Tensor) -> Tensor:
@@ -117,15 +117,15 @@ class MultiCategorical(Head):
 
     def log_prob(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
-        return chosen(choices_first(self._logits(parameters, mask)), self._index(action)).sum(-1)
+        return chosen(actions_first(self._logits(parameters, mask)), self._index(action)).sum(-1)
 
     def entropy(self, parameters: Tensor, mask: Tensor | None = None) -> Tensor:
         """See Head."""
-        return entropy_of(choices_first(self._logits(parameters, mask))).sum(-1)
+        return entropy_of(actions_first(self._logits(parameters, mask))).sum(-1)
 
     def evaluate(self, parameters: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See Head."""
-        log_probs = choices_first(self._logits(parameters, mask))
+        log_probs = actions_first(self._logits(parameters, mask))
         return chosen(log_probs, self._index(action)).sum(-1), entropy_of(log_probs).sum(-1)
 
     def _logits(self, parameters: Tensor, mask: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ from shoal.models.heads.head import legal
 from shoal.models.layers import orthogonal
 
 
-class ChoiceValues(nn.Module):
+class DiscreteValues(nn.Module):
     """`[..., features]` -> `[..., actions]`. Dueling (Wang et al. 2016, eq. 9): a value, and the advantages minus their mean."""
 
     def __init__(self, features: int, actions: int, *, dueling: bool) -> None:

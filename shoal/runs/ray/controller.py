@@ -28,7 +28,7 @@ from shoal.monitoring.sinks import Row
 from shoal.program.expand import expand
 from shoal.runs.panel import ask
 from shoal.runs.run import Outcome, run_in
-from shoal.streams.transports.ray.agent import HostAgent
+from shoal.streams.transports.ray.agent import MachineAgent
 from shoal.streams.transports.ray.messages import Message, Peer, Reported
 
 LINGER = 20.0
@@ -95,7 +95,7 @@ class RayController(Peer):
         self._feed = Feed()
         self._ended = False
         self._hear: Hear
-        self._agent: HostAgent
+        self._agent: MachineAgent
         self._heard: dict[str, int] = {}
         threading.Thread(target=self._live, name="run", daemon=True).start()
 
@@ -141,7 +141,7 @@ class RayController(Peer):
         self._feed.add("begun", None)
         return launcher
 
-    def _listen(self, hear: Hear, agent: HostAgent) -> None:
+    def _listen(self, hear: Hear, agent: MachineAgent) -> None:
         self._hear, self._agent = hear, agent
 
     # ------------------------------------------------------------ what others call

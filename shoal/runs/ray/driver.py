@@ -34,7 +34,7 @@ LOOK = 0.3
 """Seconds between two looks at the news."""
 PATIENCE = 10.0
 """Seconds that a run may take to answer an order."""
-GONE = 90.0
+LOST_AFTER = 90.0
 """Seconds after which a controller that cannot be reached is given up."""
 
 
@@ -110,14 +110,14 @@ def _start(order: RunOrder, folder: RunFolder, *, detached: bool) -> Any:
         name=actor_name(folder), lifetime="detached" if detached else None, max_restarts=RESTARTS, max_task_retries=0,
         num_cpus=0, scheduling_strategy=here,
     )  # fmt: skip
-    _bury(folder)
+    _reap(folder)
     try:
         return actor.remote(order)
     except ValueError as error:
         raise InputError(f"{folder.name} is being trained on this cluster: `shoal attach {folder.name}`") from error
 
 
-def _bury(folder: RunFolder) -> None:
+def _reap(folder: RunFolder) -> None:
     """A run that ended a moment ago may still be there to say so; who starts it again has no use for that."""
     try:
         last = ray.get_actor(actor_name(folder), namespace=NAMESPACE)
@@ -180,11 +180,11 @@ def _address(cluster: Cluster) -> str | None:
 
 def follow(controller: Any, folder: RunFolder, view: TerminalView | None) -> Outcome:
     """Show the news until the end. The first signal stops the run in order, the second leaves it."""
-    seen, asked, reached = 0, False, time.monotonic()
+    seen, requested, reached = 0, False, time.monotonic()
     with Interrupts() as interrupts:
         while True:
-            if interrupts.caught and not asked:
-                asked = True
+            if interrupts.caught and not requested:
+                requested = True
                 controller.obey.remote(interrupts.caught)
             try:
                 seen, items = ray.get(controller.news.remote(seen), timeout=30)
@@ -192,12 +192,12 @@ def follow(controller: Any, folder: RunFolder, view: TerminalView | None) -> Out
             except ray.exceptions.ActorDiedError as error:
                 raise ShoalError(f"the controller of {folder.name} is gone: go on with --resume ({error})") from error
             except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
-                if time.monotonic() - reached > GONE:
+                if time.monotonic() - reached > LOST_AFTER:
                     raise ShoalError(f"the controller of {folder.name} cannot be reached: {error}") from error
                 seen, items = 0, []  # it starts again, and so does its list
             for kind, what in items:
                 if kind == "end":
-                    return _outcome(what, interrupted=asked)
+                    return _outcome(what, interrupted=requested)
                 _show(kind, what, view)
             time.sleep(LOOK)
 

@@ -24,7 +24,7 @@ LINE = 8
 """Words of a cache line. The first line holds the abandon word, then each rank has one."""
 
 _ARRIVED, _RETURNED, _NBYTES, _KIND = 0, 1, 2, 4
-_GONE = "the other replicas of this trainer are gone: one of them died, or the run ends"
+_ABANDONED = "the other replicas of this trainer are gone: one of them died, or the run ends"
 _KINDS = {ord("f"): "float32", ord("d"): "float64"}
 
 
@@ -52,13 +52,13 @@ class Rounds(Tally):
     def sum(self, rank: int, vector: np.ndarray, timeout: float) -> np.ndarray:
         words, line = self._words, self._lines[rank]
         if words[0]:
-            raise AbandonedError(_GONE)
+            raise AbandonedError(_ABANDONED)
         round_ = words[line + _RETURNED]
         self._bring(rank, round_, vector)
         if not self._bell.wait_until(lambda: self._complete(round_) or bool(words[0]), timeout):
             raise TimeoutError(f"ranks {self._missing(round_)} did not come to round {round_} in {timeout:g} s")
         if not self._complete(round_):
-            raise AbandonedError(_GONE)
+            raise AbandonedError(_ABANDONED)
         self._fence()
         differing = self._differing(round_ % 2)
         total = self._add(rank, round_ % 2, vector) if differing is None else None

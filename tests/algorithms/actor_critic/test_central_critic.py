@@ -1,4 +1,4 @@
-"""A central critic reads the world, whoever acts does not; agents are told apart; values are learned on one scale."""
+"""A central critic reads the global state, whoever acts does not; agents are told apart; values are learned on one scale."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shoal.api.env import AgentGroup
 from shoal.api.experiment import Experiment
 from shoal.api.fragment import Fragment
 from shoal.api.policy import Request
-from shoal.api.sight import AGENT, OWN, WORLD
+from shoal.api.sight import AGENT, OWN, STATE
 from shoal.base.config import Named
 from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
@@ -37,7 +37,7 @@ WORLD_SPACE = spaces.Box(-np.inf, np.inf, (5,), np.float32)
 
 def build(model: Named = MLP, group: AgentGroup = PAIR, **settings: Any) -> PPO:
     defaults = {"unroll": 6, "minibatch": 12, "epochs": 2}
-    return PPO(PPOConfig.parse({**defaults, **settings}), model, Task(group, 4, seed=3, world=WORLD_SPACE))
+    return PPO(PPOConfig.parse({**defaults, **settings}), model, Task(group, 4, seed=3, state_space=WORLD_SPACE))
 
 
 def batch_for(ppo: PPO, seed: int = 0) -> Fragment:
@@ -48,8 +48,8 @@ def batch_for(ppo: PPO, seed: int = 0) -> Fragment:
     parts = {OWN: batch.observation}
     if ppo.policy.agents:
         parts[AGENT] = torch.arange(4).expand(7, 4) % 2
-    if ppo.needs.world:
-        parts[WORLD] = torch.randn(7, 4, 5, generator=random)
+    if ppo.needs.global_state:
+        parts[STATE] = torch.randn(7, 4, 5, generator=random)
     batch.observation = parts if len(parts) > 1 else batch.observation
     batch.state = ppo.policy.initial_state(4)
     return batch
@@ -94,8 +94,8 @@ def test_only_a_central_critic_explains_what_only_the_world_shows(tmp_path: Path
 def test_a_truncation_bootstraps_from_the_last_state_of_the_world(tmp_path: Path, state: bool, normalise: bool) -> None:
     """+1 or -1 for ever, cut every 3 steps: worth 5 at gamma 0.8. From the coin of the next episode it would be 2.4."""
     _, ppo = coin(tmp_path, state=state, updates=150, minibatch=96, critic="central", normalise_values=normalise)
-    parts = {OWN: torch.zeros(1, 2, 2), WORLD: torch.zeros(1, 2, 1 if state else 5)}
-    parts[WORLD][0, :, -1] = torch.tensor([1.0, -1.0])
+    parts = {OWN: torch.zeros(1, 2, 2), STATE: torch.zeros(1, 2, 1 if state else 5)}
+    parts[STATE][0, :, -1] = torch.tensor([1.0, -1.0])
     value = ppo.policy.values(ppo.policy.normalised(parts), None, torch.zeros(1, 2, dtype=torch.bool)).detach()
     value = ppo.value_scale.restored(value) if normalise else value
     assert value[0].tolist() == pytest.approx([5.0, -5.0], abs=0.5)
@@ -126,9 +126,9 @@ def test_the_world_reaches_values_and_nothing_else(model: Named, critic: str, re
     with torch.no_grad():
         before = found_values()
         if reads:
-            batch.observation[WORLD] += 1.0
+            batch.observation[STATE] += 1.0
         else:
-            assert WORLD not in batch.observation
+            assert STATE not in batch.observation
             batch.observation[OWN][..., 0] += 1.0
         after = found_values()
     assert torch.equal(before.log_prob, after.log_prob) is reads
@@ -178,7 +178,7 @@ def test_observations_with_parts_and_pictures(own: spaces.Space[Any]) -> None:
     seen = {
         OWN: {"x": torch.zeros(2, 3, 3)} if isinstance(own, spaces.Dict) else torch.zeros(2, 3, 36, 36, 3).byte(),
         AGENT: torch.zeros(2, 3, dtype=torch.int64),
-        WORLD: torch.zeros(2, 3, 5),
+        STATE: torch.zeros(2, 3, 5),
     }
     assert policy.values(policy.normalised(seen), None, torch.zeros(2, 3, dtype=torch.bool)).shape == (2, 3)
 

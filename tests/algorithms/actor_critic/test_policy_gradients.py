@@ -1,4 +1,4 @@
-"""IMPALA, APPO, A2C and A3C: their updates against slow references, alone and as replicas, and learning on toy worlds."""
+"""IMPALA, APPO, A2C and A3C: their updates against slow references, alone and as replicas, and learning on toy environments."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_a_replica_without_rows_steps_along(name: str) -> None:
     assert not torch.equal(pair[0].flat.block, before)
 
 
-# ---------------------------------------------------------------- learning, on worlds with known answers
+# ---------------------------------------------------------------- learning, on environments with known answers
 
 FAST: dict[str, dict[str, Any]] = {
     "impala": {"unroll": 16, "lr": 5e-3},

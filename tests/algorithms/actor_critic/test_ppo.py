@@ -1,4 +1,4 @@
-"""PPO's update against a slow reference, its parts one by one, and learning on worlds with known answers."""
+"""PPO's update against a slow reference, its parts one by one, and learning on environments with known answers."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ def test_a_batch_with_fewer_rows_than_minibatches() -> None:
     assert np.isfinite(metrics["train/loss"].value)
 
 
-# ---------------------------------------------------------------- learning, on worlds with known answers
+# ---------------------------------------------------------------- learning, on environments with known answers
 
 
 def learn(root: Any, world: str, algorithm: dict[str, Any], model: str, updates: int) -> float:

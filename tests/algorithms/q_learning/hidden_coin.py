@@ -1,4 +1,4 @@
-"""A world in which only what nobody who learns can see explains the return."""
+"""An environment in which only what nobody who learns can see explains the return."""
 
 from __future__ import annotations
 

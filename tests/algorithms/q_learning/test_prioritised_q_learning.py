@@ -1,4 +1,4 @@
-"""Q-learning from prioritised replay: weights and priorities against slow numpy, equal bits, toy worlds."""
+"""Q-learning from prioritised replay: weights and priorities against slow numpy, equal bits, toy environments."""
 
 from __future__ import annotations
 

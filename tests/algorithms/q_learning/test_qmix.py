@@ -32,7 +32,7 @@ ROWS, LANES, AGENTS, CHOICES = 7, 4, 3, 4
 
 def make(model: Named = MLP, **settings: Any) -> QMIX:
     world = spaces.Box(-9, 9, (5,), np.float32)
-    return QMIX(QMIXConfig(**{"unroll": 6, "batch": 24, **settings}), model, Task(TEAM, LANES, 1, world=world))
+    return QMIX(QMIXConfig(**{"unroll": 6, "batch": 24, **settings}), model, Task(TEAM, LANES, 1, state_space=world))
 
 
 def batch_of(algorithm: QMIX) -> Fragment:
@@ -52,7 +52,7 @@ def batch_of(algorithm: QMIX) -> Fragment:
         observation={
             "agents": random.normal(size=(*shape, AGENTS, 3)).astype(np.float32),
             "acting": acting.astype(np.int8),
-            "world": random.normal(size=(*shape, 5)).astype(np.float32),
+            "state": random.normal(size=(*shape, 5)).astype(np.float32),
         },
         action=random.integers(0, CHOICES, (*shape, AGENTS)), reward=random.normal(size=shape).astype(np.float32),
         terminated=ends[0], truncated=ends[1], valid=valid, first=first, version=np.zeros(shape, np.int64), extras={},
@@ -89,7 +89,7 @@ def test_targets(mixer: str, model: Named, double: bool) -> None:
         found_values = algorithm._evaluate(batch)
         targets = algorithm.targets(batch, found_values)
     mask = batch.action_mask.numpy().reshape(ROWS, LANES, AGENTS, CHOICES)
-    world, acting = batch.observation["world"].numpy(), batch.observation["acting"].numpy()
+    world, acting = batch.observation["state"].numpy(), batch.observation["acting"].numpy()
     for row, lane in np.argwhere(batch.valid.numpy()):
         chosen, best = np.zeros(AGENTS, np.float32), np.zeros(AGENTS, np.float32)
         for agent in range(AGENTS):

@@ -1,6 +1,6 @@
-"""Between hosts: slots and versions packed into large objects, relayed from the shared memory of one host to that of another.
+"""Between machines: slots and versions packed into large objects, relayed from the shared memory of one machine to that of another.
 
-A ring between two hosts is two rings in shared memory, one at each end, and a relay.
+A ring between two machines is two rings in shared memory, one at each end, and a relay.
 
 streams.py      all streams of a run, as its controller has them: who lives where, and what that asks of each agent
 specs.py        what is asked of one agent

@@ -47,7 +47,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class HostAgent(Peer):
+class MachineAgent(Peer):
     """`say` gets what the processes here report, in batches, from a thread of the agent's."""
 
     def __init__(self, node: str, processes: int, say: Callable[[list[Said | Away]], None]) -> None:
@@ -68,7 +68,7 @@ class HostAgent(Peer):
         """Mailbox -> the processes whose bells it rings itself."""
         self._late: dict[str, int] = {}
         """Mailbox that somebody joined later -> the newest version of which they were told."""
-        self._gone = 0
+        self._bytes_before = 0
         """Bytes that left this machine for rings that are no longer here."""
         self._heartbeats = HeartbeatBoard.create(processes)
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -177,7 +177,9 @@ class HostAgent(Peer):
 
     # ------------------------------------------------------------ what other machines and the controller call
 
-    def do(self, method: Callable[Concatenate[HostAgent, _P], _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _R:
+    def do(
+        self, method: Callable[Concatenate[MachineAgent, _P], _R], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _R:
         """One of the methods here, for AgentLine: so whoever calls from afar gives the method itself, not its name."""
         return method(self, *args, **kwargs)
 
@@ -195,7 +197,7 @@ class HostAgent(Peer):
                     receiver.deliver(message.number, message.packed)
             case Credit():
                 if (ring := _at(self._senders, message.ring, sender)) is not None:
-                    ring.credit(message.freed, message.books)
+                    ring.credit(message.freed, message.ledger)
             case Version():
                 if (
                     box := self._spec.boxes.get(message.box)
@@ -228,7 +230,7 @@ class HostAgent(Peer):
         return Counters(ring.posted, ring.taken, ring.freed)
 
     def accounts(self) -> dict[str, tuple[int, Account]]:
-        """Slots posted and the books of all rings that are read here and count rows."""
+        """Slots posted and the ledgers of all rings that are read here and count rows."""
         with self._lock:
             names = [name for name, spec in self._spec.rings.items() if spec.reader and spec.counted]
             return {name: (self._rings[name].posted, account(self._rings[name])) for name in names}
@@ -252,7 +254,7 @@ class HostAgent(Peer):
         """Its end is not here any more; were it to come back, it would go on from where the other end is then."""
         self._receivers.pop(name, None)
         if (sender := self._senders.pop(name, None)) is not None:
-            self._gone += sender.bytes
+            self._bytes_before += sender.bytes
         self._adopted.pop(name, None)
         if (ring := self._rings.pop(name, None)) is not None:
             ring.close()
@@ -273,7 +275,7 @@ class HostAgent(Peer):
 
     def traffic(self) -> int:
         """Bytes of slots that left this machine."""
-        return self._gone + sum(sender.bytes for sender in self._senders.values())
+        return self._bytes_before + sum(sender.bytes for sender in self._senders.values())
 
     # ------------------------------------------------------------ the pump
 
@@ -345,7 +347,7 @@ def _at(relays: Mapping[str, _Relay], ring: str, sender: str) -> _Relay | None:
     return relay if relay is not None and relay.peer == sender else None
 
 
-class RayAgent(HostAgent):
+class RayAgent(MachineAgent):
     """The agent of a machine other than the controller's, as a Ray actor. What processes say goes to the controller, numbered."""
 
     def __init__(self, key: str, processes: int) -> None:

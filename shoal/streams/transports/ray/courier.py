@@ -26,7 +26,7 @@ WHOLE = 1_000_000
 SMALL = 1_000
 """Bytes up to which a version goes inside a message, as an object of its own only from there on."""
 AHEAD = 4
-"""Calls on their way beyond which small ones wait for company: so a host that is slow to answer is called less often."""
+"""Calls on their way beyond which small ones wait for company: so a machine that is slow to answer is called less often."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class _Call:
 
 
 class _Line:
-    """All calls to one host that are not known to have arrived, oldest first."""
+    """All calls to one machine that are not known to have arrived, oldest first."""
 
     def __init__(self, sender: str, handle: Any) -> None:
         self._sender, self.handle = sender, handle
@@ -123,25 +123,25 @@ class Courier:
         self._sender = sender
         self._lines: dict[str, _Line] = {}
 
-    def connect(self, hosts: dict[str, Any]) -> None:
-        """These are the other hosts, and their actors. What is on its way to a host whose actor is new goes there again."""
-        for host, handle in hosts.items():
-            line = self._lines.get(host)
+    def connect(self, machines: dict[str, Any]) -> None:
+        """These are the other machines, and their actors. What is on its way to a machine whose actor is new goes there again."""
+        for machine, handle in machines.items():
+            line = self._lines.get(machine)
             if line is None:
-                self._lines[host] = _Line(self._sender, handle)
+                self._lines[machine] = _Line(self._sender, handle)
             elif line.handle != handle:
                 line.handle, line.again_at = handle, 0.0
-        for host in self._lines.keys() - hosts.keys():
-            del self._lines[host]
+        for machine in self._lines.keys() - machines.keys():
+            del self._lines[machine]
 
     def send(self, node: str, message: Message) -> None:
         """Tell it there, after all that was told before, at the next step at the latest. A machine that is gone gets nothing."""
         if node in self._lines:
             self._lines[node].send(message)
 
-    def busy(self, host: str) -> bool:
+    def busy(self, machine: str) -> bool:
         """Something is still on its way there."""
-        return host in self._lines and self._lines[host].busy
+        return machine in self._lines and self._lines[machine].busy
 
     def step(self) -> bool:
         """Send what waits, see what arrived; whether anything is on its way still."""

@@ -71,7 +71,7 @@ class GlooTally(Tally):
 
     def __init__(self, store: dist.Store, rank: int, ranks: int, nbytes: int, address: str) -> None:
         self.ranks, self.nbytes, self._rank = ranks, nbytes, rank
-        gloo: Any = dist.ProcessGroupGloo  # its types leave out most of it
+        gloo: Any = dist.ProcessGroupGloo  # its types omit most of it
         options = gloo._Options()
         options._devices = [gloo.create_device(hostname=address)]
         options._timeout = timedelta(days=10)  # a pause may be long, and a dead replica is seen to by who started it

@@ -26,7 +26,7 @@ class Credit(NamedTuple):
 
     ring: str
     freed: int
-    books: bytes
+    ledger: bytes
     """The header of the last of them, where slots have one."""
 
 

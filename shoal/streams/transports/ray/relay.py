@@ -1,9 +1,9 @@
-"""Rings and mailboxes that reach from one host to another.
+"""Rings and mailboxes that reach from one machine to another.
 
-Each end is shared memory of its own host, and on either side stands a relay. A slot that was posted on the writer's host is sent
-once and stays held there until the reader's host says that it was freed: so the credits of a ring between hosts are those of a ring
-on one, and bound the lag alike. All messages carry numbers that only grow, so one that comes twice is passed over, and whoever lost
-touch sends again.
+Each end is shared memory of its own machine, and on either side stands a relay. A slot that was posted on the writer's machine is
+sent once and stays held there until the reader's machine says that it was freed: so the credits of a ring between machines are
+those of a ring on one, and bound the lag alike. Messages carry numbers that only grow, so one that comes twice is passed over, and
+whoever lost touch sends again.
 The messages are those of `messages.py`.
 """
 
@@ -23,7 +23,7 @@ from shoal.streams.transports.shm.ring import ShmRing
 
 
 class Send(Protocol):
-    """How a relay reaches another host: in order, and again until it arrived."""
+    """How a relay reaches another machine: in order, and again until it arrived."""
 
     def __call__(self, node: str, message: Message) -> None:
         """Tell the agent there."""
@@ -35,7 +35,7 @@ class RingState(NamedTuple):
     posted: int
     """Slots that were posted, and need not come again."""
     freed: int
-    books: bytes
+    ledger: bytes
     """The header of the last posted one; empty: there is none."""
 
 
@@ -59,13 +59,13 @@ class RingSender:
             worked = True
         return worked
 
-    def credit(self, freed: int, books: bytes) -> None:
+    def credit(self, freed: int, ledger: bytes) -> None:
         """The other side has freed all slots before `freed`."""
         while self.ring.freed < min(freed, self.ring.taken):
             slot = self.ring.look(self.ring.freed)
-            if books and self.ring.freed == freed - 1:
-                for name in ("settled", "gone"):  # the reader's half
-                    _header(slot)[name] = _parsed(slot, books)[name]
+            if ledger and self.ring.freed == freed - 1:
+                for name in ("outcomes", "removed"):  # the reader's half
+                    _header(slot)[name] = _parsed(slot, ledger)[name]
             self.ring.free(slot)
 
     def turn_to(self, peer: str) -> None:
@@ -104,7 +104,7 @@ class RingReceiver:
         if freed == self._credited:
             return False
         self._credited = freed
-        self._send(self.peer, Credit(self.name, freed, _books(self.ring, freed)))
+        self._send(self.peer, Credit(self.name, freed, _ledger(self.ring, freed)))
         return True
 
     def turn_to(self, peer: str) -> None:
@@ -115,7 +115,7 @@ class RingReceiver:
 
 @dataclass
 class BoxSender:
-    """The publisher's side: every version is packed once, and sent to all other hosts that read it."""
+    """The publisher's side: every version is packed once, and sent to all other machines that read it."""
 
     name: str
     box: ShmMailbox
@@ -126,29 +126,29 @@ class BoxSender:
     send: Send
     put: Callable[[np.ndarray], Any]
     busy: Callable[[str], bool]
-    """Whether something is still on its way to a host."""
+    """Whether something is still on its way to a machine."""
     sent: dict[str, int] = field(default_factory=dict)
-    """Host -> the newest version that it was sent."""
+    """Machine -> the newest version that it was sent."""
 
     def step(self) -> bool:
         """Send what is new; whether anything was."""
         newest, packed, worked = self.box.latest(), {}, False
-        for host, sent in self.sent.items():
-            for version in self._due(host, sent, newest):
+        for machine, sent in self.sent.items():
+            for version in self._due(machine, sent, newest):
                 if version not in packed:
                     packed[version] = self._pack(version)
                 if packed[version] is not None:
-                    self.send(host, Version(self.name, version, packed[version], self.box.held()))
-                self.sent[host] = version
+                    self.send(machine, Version(self.name, version, packed[version], self.box.held()))
+                self.sent[machine] = version
                 worked = True
         return worked
 
-    def _due(self, host: str, sent: int, newest: int) -> list[int]:
+    def _due(self, machine: str, sent: int, newest: int) -> list[int]:
         if newest <= sent:
             return []
         if self.every:
             return [version for version in self.box.held() if version > sent]
-        return [] if self.busy(host) else [newest]
+        return [] if self.busy(machine) else [newest]
 
     def _pack(self, version: int) -> Any:
         block = np.empty(self.nbytes, np.uint8)
@@ -168,23 +168,23 @@ def receive_version(
 
 def for_a_writer(ring: ShmRing) -> RingState:
     """What a new writer's end goes on from, as the reader's end knows it."""
-    return RingState(ring.posted, ring.freed, _books(ring, ring.posted))
+    return RingState(ring.posted, ring.freed, _ledger(ring, ring.posted))
 
 
 def for_a_reader(ring: ShmRing) -> RingState:
     """What a new reader's end goes on from, as the writer's end knows it: what was not freed comes once more."""
-    return RingState(ring.freed, ring.freed, _books(ring, ring.freed))
+    return RingState(ring.freed, ring.freed, _ledger(ring, ring.freed))
 
 
 def go_on_from(ring: ShmRing, state: RingState) -> None:
     """Let a new ring go on where another one stood."""
     ring.resume_at(state.posted, state.freed)
-    if state.books:
+    if state.ledger:
         slot = ring.look(state.posted - 1)
-        _header(slot)[...] = _parsed(slot, state.books)
+        _header(slot)[...] = _parsed(slot, state.ledger)
 
 
-def _books(ring: ShmRing, number: int) -> bytes:
+def _ledger(ring: ShmRing, number: int) -> bytes:
     """The header of the slot before `number`, where slots have one."""
     if not number or "header" not in ring.look(0).arrays:
         return b""
@@ -196,5 +196,5 @@ def _header(slot: Slot) -> np.ndarray:
     return header
 
 
-def _parsed(slot: Slot, books: bytes) -> np.ndarray:
-    return np.frombuffer(books, _header(slot).dtype)[0]
+def _parsed(slot: Slot, ledger: bytes) -> np.ndarray:
+    return np.frombuffer(ledger, _header(slot).dtype)[0]

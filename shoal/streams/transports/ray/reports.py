@@ -18,7 +18,7 @@ from shoal.streams.transports.ray.messages import Away, Said
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 
 PULSE = 0.5
-"""Seconds between two looks at who is at its worlds."""
+"""Seconds between two looks at who is at its environments."""
 
 
 class Reports:
@@ -29,7 +29,7 @@ class Reports:
         self._folder = tempfile.mkdtemp(prefix="shoal-")  # mode 0700
         self.address, self.key = os.path.join(self._folder, "agent.sock"), secrets.token_bytes(32)
         self._listener = Listener(self.address, family="AF_UNIX", authkey=self.key, backlog=64)
-        self._hosts: dict[Connection, tuple[int, int]] = {}
+        self._processes: dict[Connection, tuple[int, int]] = {}
         self._ended = False
         self._looked = 0.0
         self._was_away = False
@@ -44,35 +44,37 @@ class Reports:
                 number, incarnation = msgpack.unpackb(connection.recv_bytes())
             except Exception:
                 continue
-            self._hosts[connection] = (number, incarnation)
+            self._processes[connection] = (number, incarnation)
 
     def _gather(self) -> None:
         while not self._ended:
-            hosts = dict(self._hosts)
-            if not hosts:
+            processes = dict(self._processes)
+            if not processes:
                 time.sleep(0.02)
             batch: list[Said | Away] = []
-            for connection in wait(list(hosts), 0.05):
+            for connection in wait(list(processes), 0.05):
                 assert isinstance(connection, Connection)
-                self._hear(connection, hosts[connection], batch)
+                self._hear(connection, processes[connection], batch)
             batch += self._away()
             if batch:
                 self._say(batch)
 
-    def _hear(self, connection: Connection, host: tuple[int, int], batch: list[Said | Away]) -> None:
+    def _hear(self, connection: Connection, process: tuple[int, int], batch: list[Said | Away]) -> None:
         try:
             while connection.poll(0):
-                batch.append(Said(*host, connection.recv_bytes()))
+                batch.append(Said(*process, connection.recv_bytes()))
         except (EOFError, OSError):
-            self._hosts.pop(connection, None)
+            self._processes.pop(connection, None)
             connection.close()
 
     def _away(self) -> list[Away]:
-        """Who is at its worlds for long; also that nobody is any more."""
+        """Who is at its environments for long; also that nobody is any more."""
         if time.monotonic() - self._looked < PULSE:
             return []
         self._looked = time.monotonic()
-        away = {number: seconds for number, _ in self._hosts.values() if (seconds := self._heartbeats.away(number)) > 0}
+        away = {
+            number: seconds for number, _ in self._processes.values() if (seconds := self._heartbeats.away(number)) > 0
+        }
         if not away and not self._was_away:
             return []
         self._was_away = bool(away)
@@ -83,13 +85,13 @@ class Reports:
         self._ended = True
         self._thread.join(2)
         self._listener.close()
-        for connection in list(self._hosts):
+        for connection in list(self._processes):
             connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def report_to(address: str, key: bytes, number: int, incarnation: int) -> ControlEnd:
-    """The host's end."""
+    """The process's end."""
     connection = Client(address, family="AF_UNIX", authkey=key)
     connection.send_bytes(msgpack.packb([number, incarnation]))
     return ControlEnd(connection)

@@ -23,7 +23,7 @@ class RingSpec(NamedTuple):
     state: RingState | None
     """Where to go on, if the ring is not here yet."""
     counted: bool = False
-    """Its books say what became of rows."""
+    """Its ledger says what became of rows."""
 
 
 class BoxSpec(NamedTuple):

@@ -18,7 +18,7 @@ from shoal.base.errors import ShoalError
 from shoal.streams.primitives import Mailbox, Ring, Tally
 from shoal.streams.sample import NOTHING, Account
 from shoal.streams.shared_streams import Counters
-from shoal.streams.transports.ray.agent import HostAgent
+from shoal.streams.transports.ray.agent import MachineAgent
 from shoal.streams.transports.ray.gloo import GlooTally, MeetingPoint
 from shoal.streams.transports.ray.relay import RingState
 from shoal.streams.transports.ray.specs import BoxSpec, NodeSpec, RingSpec, TallySpec
@@ -33,11 +33,11 @@ _R = TypeVar("_R")
 class AgentLine:
     """How the controller calls an agent: its own directly, another through Ray."""
 
-    def __init__(self, key: str, agent: HostAgent | None, handle: Any) -> None:
+    def __init__(self, key: str, agent: MachineAgent | None, handle: Any) -> None:
         self.key, self._agent, self.handle = key, agent, handle
         self.dead = False
 
-    def call(self, method: Callable[Concatenate[HostAgent, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def call(self, method: Callable[Concatenate[MachineAgent, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """And wait for the answer."""
         if self._agent is not None:
             return method(self._agent, *args, **kwargs)
@@ -62,11 +62,11 @@ class _Tally:
     streams: RayStreams
 
     def renew(self) -> None:
-        self.streams.everywhere(HostAgent.renew)
+        self.streams.everywhere(MachineAgent.renew)
         self.streams.points.clear()
 
     def abandon(self) -> None:
-        self.streams.everywhere(HostAgent.abandon)
+        self.streams.everywhere(MachineAgent.abandon)
 
 
 class _Meeting(NamedTuple):
@@ -84,7 +84,7 @@ class _Meeting(NamedTuple):
 class RayStreams:
     """`home`: the controller's own agent."""
 
-    def __init__(self, program: Program, home: AgentLine, agent: HostAgent) -> None:
+    def __init__(self, program: Program, home: AgentLine, agent: MachineAgent) -> None:
         streams = program.streams
         self._home, self._agent = home, agent
         self._rings = {name: plan for name, plan in streams.items() if isinstance(plan, RingStream)}
@@ -117,8 +117,8 @@ class RayStreams:
         news = set(places.values())
         # a reader's end is there before anything is sent to it
         for key in sorted(self._lines, key=lambda key: key not in news):
-            self._ask(key, HostAgent.connect, {other: handle for other, handle in peers.items() if other != key})
-            self._ask(key, HostAgent.configure, self._spec(key, states))
+            self._ask(key, MachineAgent.connect, {other: handle for other, handle in peers.items() if other != key})
+            self._ask(key, MachineAgent.configure, self._spec(key, states))
 
     def _ends(self, ring: RingStream) -> tuple[str, str]:
         return self._places.get(ring.writer, ""), self._places.get(ring.reader, "")
@@ -132,7 +132,7 @@ class RayStreams:
             state = None
             if missing and living:
                 (other,) = living
-                state = self._ask(other, HostAgent.ring_state, name, writer=other == reader)
+                state = self._ask(other, MachineAgent.ring_state, name, writer=other == reader)
             if missing and state is None and (copies or self._posted[name]):
                 state = self._begin_anew(name)
             for key in missing:
@@ -143,11 +143,11 @@ class RayStreams:
     def _begin_anew(self, name: str) -> RingState:
         """Both ends are gone, and what was in between."""
         for key in self._copies[name]:
-            self._ask(key, HostAgent.forget, [name])
+            self._ask(key, MachineAgent.forget, [name])
         known = self._known.pop(name, None)
         if known is not None:
-            settled = {**known.settled, "lost": known.settled["lost"] + known.in_flight}
-            self._lost += replace(known, settled=settled, in_flight=0)
+            outcomes = {**known.outcomes, "lost": known.outcomes["lost"] + known.in_flight}
+            self._lost += replace(known, outcomes=outcomes, in_flight=0)
         self._copies[name] = set()
         return RingState(self._posted[name], self._posted[name], b"")
 
@@ -210,21 +210,21 @@ class RayStreams:
         return self._agent.ring(name)
 
     def counters(self, name: str) -> Counters:
-        """Of a ring, as its reader's end has them; if that is gone, what the other end knows to be settled."""
+        """Of a ring, as its reader's end has them; if that is gone, what the other end knows of outcomes."""
         writer, reader = self._ends(self._rings[name])
         if reader in self._copies[name]:
-            found = self._ask(reader, HostAgent.counters, name)
+            found = self._ask(reader, MachineAgent.counters, name)
             if found is not None:
                 self._posted[name] = found.posted
                 return found
         if writer in self._copies[name]:
-            state = self._ask(writer, HostAgent.ring_state, name, writer=False)
+            state = self._ask(writer, MachineAgent.ring_state, name, writer=False)
             if state is not None:
                 return Counters(state.posted, state.posted, state.posted)
         return Counters(self._posted[name], self._posted[name], self._posted[name])
 
     def _ask(
-        self, key: str, method: Callable[Concatenate[HostAgent, _P], _R], *args: _P.args, **kwargs: _P.kwargs
+        self, key: str, method: Callable[Concatenate[MachineAgent, _P], _R], *args: _P.args, **kwargs: _P.kwargs
     ) -> _R | None:
         """None: that machine is lost."""
         line = self._lines[key]
@@ -236,18 +236,18 @@ class RayStreams:
             return None
 
     def accounts(self) -> Account:
-        """What became of all rows: the books of the readers' ends, and what was lost with whole rings."""
+        """What became of all rows: the ledgers of the readers' ends, and what was lost with whole rings."""
         for key in {self._ends(ring)[1] for ring in self._rings.values() if ring.counted} - {""}:
-            for name, (posted, books) in (self._ask(key, HostAgent.accounts) or {}).items():
-                self._posted[name], self._known[name] = posted, books
+            for name, (posted, ledger) in (self._ask(key, MachineAgent.accounts) or {}).items():
+                self._posted[name], self._known[name] = posted, ledger
         return sum(self._known.values(), self._lost)
 
     def newest(self, name: str) -> int:
         """The newest version of a mailbox that came to any machine."""
-        return max(self.everywhere(HostAgent.newest, name))
+        return max(self.everywhere(MachineAgent.newest, name))
 
     def everywhere(
-        self, method: Callable[Concatenate[HostAgent, _P], _R], *args: _P.args, **kwargs: _P.kwargs
+        self, method: Callable[Concatenate[MachineAgent, _P], _R], *args: _P.args, **kwargs: _P.kwargs
     ) -> list[_R]:
         """Call every agent; the answers of those that live."""
         found = [self._ask(key, method, *args, **kwargs) for key in list(self._lines)]
@@ -255,7 +255,7 @@ class RayStreams:
 
     def traffic(self) -> int:
         """Bytes of fragments that travelled between machines."""
-        return sum(self.everywhere(HostAgent.traffic))
+        return sum(self.everywhere(MachineAgent.traffic))
 
     def close(self) -> None:
         """Agents other than the controller's own end with their actors."""
@@ -265,7 +265,7 @@ class RayStreams:
 class _AtHome(Mailbox):
     """A mailbox that the controller's own agent has, once it was told to."""
 
-    def __init__(self, agent: HostAgent, name: str) -> None:
+    def __init__(self, agent: MachineAgent, name: str) -> None:
         self._agent, self._name = agent, name
 
     def publish(self, version: int, block: np.ndarray, keep: Collection[int] = ()) -> None:

@@ -1,7 +1,7 @@
-"""What travels between hosts as bytes: the arrays of a slot, or a version of parameters.
+"""What travels between machines as bytes: the arrays of a slot, or a version of parameters.
 
-Observations are most of a fragment. They repeat: stacked frames share planes, resting worlds stand still. So images are cut into
-planes of which each is sent once, and observations are compressed, as long as that pays.
+Observations are most of a fragment. They repeat: stacked frames share planes, resting environments stand still. So images are cut
+into planes of which each is sent once, and observations are compressed, as long as that pays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transport between processes of one host: shared memory and one wake-up handle per process. Linux, numpy and the standard library.
+"""Transport between processes of one machine: shared memory and one wake-up handle per process. Linux, numpy, standard library.
 
 What is relied on, and nothing more:
 

@@ -16,9 +16,9 @@ class HeartbeatBoard:
         self._words = segment.words(0, segment.handle.nbytes // 8)
 
     @classmethod
-    def create(cls, hosts: int) -> HeartbeatBoard:
+    def create(cls, processes: int) -> HeartbeatBoard:
         """The launcher's."""
-        return cls(Segment.create(8 * hosts))
+        return cls(Segment.create(8 * processes))
 
     @classmethod
     def attach(cls, handle: SegmentHandle) -> HeartbeatBoard:

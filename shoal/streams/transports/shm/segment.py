@@ -1,4 +1,4 @@
-"""A piece of memory without a name that processes of one host share: the kernel frees it when nobody maps it any more."""
+"""A piece of memory without a name that processes of one machine share: the kernel frees it when nobody maps it any more."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Segment:
                 os.close(fd)
         raise ShoalError(
             f"shared memory {handle.fd} of process {handle.pid} is gone: "
-            "create it in a process of the same user and host that outlives those who attach"
+            "create it in a process of the same user and machine that outlives those who attach"
         )
 
     def words(self, offset: int, count: int, code: str = "q") -> memoryview:

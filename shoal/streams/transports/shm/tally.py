@@ -1,4 +1,4 @@
-"""A Tally between processes of one host: the words, the bell and both buffers in one segment.
+"""A Tally between processes of one machine: the words, the bell and both buffers in one segment.
 
 There is no lock, and a part counts only once it is whole. So a participant killed at any instruction leaves the others waiting in
 a sound round until the owner, who sees the death, abandons it.

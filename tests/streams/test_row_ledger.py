@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from shoal.api.algorithm import Needs
 from shoal.api.fragment import FragmentId
 from shoal.streams.primitives import Slot
-from shoal.streams.sample import OUTCOMES, Account, Posted, SampleReader, SampleWriter, account, fragment_layout, settle
+from shoal.streams.sample import (
+    OUTCOMES,
+    Account,
+    Posted,
+    SampleReader,
+    SampleWriter,
+    account,
+    fragment_layout,
+    record_outcome,
+)
 from shoal.streams.transports.memory import MemoryRing
 from tests.streams.test_streams import GROUP, Echo
 
@@ -42,9 +51,9 @@ class MortalRing(MemoryRing):
 
     def free(self, slot: Slot) -> None:
         self._maybe("before")
-        before = account(self).settled
+        before = account(self).outcomes
         super().free(slot)
-        outcome = next((name for name, count in account(self).settled.items() if count != before[name]), "")
+        outcome = next((name for name, count in account(self).outcomes.items() if count != before[name]), "")
         header = slot.arrays["header"]
         self.fates.append((FragmentId(*(int(header[name]) for name in FragmentId._fields)), outcome))
         self._maybe("after")
@@ -108,12 +117,12 @@ class World:
         self.reader.recover(max(ring.taken for ring in self.rings))
 
     def check(self) -> Account:
-        books = sum(map(account, self.rings[1:]), account(self.rings[0]))
-        assert books.balanced
-        assert books.produced == sum(ring.produced for ring in self.rings)
+        ledger = sum(map(account, self.rings[1:]), account(self.rings[0]))
+        assert ledger.balanced
+        assert ledger.produced == sum(ring.produced for ring in self.rings)
         ids = [id_ for ring in self.rings for id_, _ in ring.fates]
         assert len(set(ids)) == len(ids)
-        return books
+        return ledger
 
     def goes_on(self) -> bool:
         """Whether a batch can still be trained, with nothing but writers that write."""
@@ -139,8 +148,8 @@ def test_rows_are_booked_once_whatever_became_of_them(slots: int, exact: bool) -
         assert world.take()
         world.free(outcome)
         expected[outcome] += 30 + 2 * round_
-        books = world.check()
-        assert (books.settled, books.in_flight) == (expected, 0)
+        ledger = world.check()
+        assert (ledger.outcomes, ledger.in_flight) == (expected, 0)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3])
@@ -155,10 +164,10 @@ def test_booked_twice_counts_once(slots: int, when: str) -> None:
             world.post(0, 5)
         assert world.take()
         world.free("trained", dies=(0, when))
-        books = world.check()
+        ledger = world.check()
         died = {"before": "lost", "after": "trained"}[when]
-        assert books.produced == books.settled[died] == 5 * (round_ + 1)
-        assert books.in_flight == 0
+        assert ledger.produced == ledger.outcomes[died] == 5 * (round_ + 1)
+        assert ledger.in_flight == 0
 
 
 def test_settle_books_the_oldest_and_frees_it() -> None:
@@ -173,8 +182,8 @@ def test_settle_books_the_oldest_and_frees_it() -> None:
     assert first is not None
     assert second is not None
     with pytest.raises(RuntimeError, match="not the oldest"):
-        settle(ring, second, "trained")
-    settle(ring, first, "stale")
+        record_outcome(ring, second, "trained")
+    record_outcome(ring, first, "stale")
     assert account(ring) == Account(7, settled(trained=0, stale=3, lost=0), 4)
 
 
@@ -191,11 +200,11 @@ def test_a_reader_replaced_within_a_round_loses_the_whole_round_where_runs_are_e
     world.post(2, 1)
     assert not world.take()  # it holds the fragments of rings 0 and 2
     world.new_reader()
-    assert world.check().settled["lost"] == 2
+    assert world.check().outcomes["lost"] == 2
     world.post(0, 10)
     world.post(1, 100)  # the rest of the round that died
     assert not world.take()
-    assert world.check().settled["lost"] == 102
+    assert world.check().outcomes["lost"] == 102
     world.post(1, 10)
     world.post(2, 10)
     assert world.take()
@@ -302,12 +311,12 @@ def test_what_replay_holds_is_what_the_books_say(slots: int, moves: list[tuple[i
             kept = []
             world.reader = SampleReader(list(world.rings), exact=False, size=1)
             world.reader.recover(0)
-        books = world.check()
-        assert books.held - int(world.reader._gone.sum()) == sum(kept)
+        ledger = world.check()
+        assert ledger.held - int(world.reader._removed.sum()) == sum(kept)
     world.post(0, 5)
     assert world.reader.take(0.0) is not None
     world.reader.free("inserted", sum(kept[:-2]))
-    books = world.check()
-    assert books.held == sum(kept[-2:]) + 5
-    assert books.settled["inserted"] == books.held + books.evicted + books.forgotten
-    assert books.replayed == {"held": books.held, "evicted": books.evicted, "forgotten": books.forgotten}
+    ledger = world.check()
+    assert ledger.held == sum(kept[-2:]) + 5
+    assert ledger.outcomes["inserted"] == ledger.held + ledger.evicted + ledger.forgotten
+    assert ledger.replayed == {"held": ledger.held, "evicted": ledger.evicted, "forgotten": ledger.forgotten}

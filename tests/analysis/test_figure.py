@@ -1,4 +1,4 @@
-"""The picture: what is on it, by matplotlib's own objects; how it looks is for eyes."""
+"""The figure: what is on it, by matplotlib's own objects; how it looks is for eyes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib", reason="the extra `plot`")
 from matplotlib.colors import to_hex
 
 from shoal.analysis.curves import Band, Curve, summarise
-from shoal.analysis.picture import COLOURS, Drawing, check_format, draw, save, spread
+from shoal.analysis.figure import COLOURS, Drawing, check_format, draw, save, spread
 from shoal.base.errors import InputError, ShoalError
 
 X = np.linspace(0, 100, 11)
@@ -95,7 +95,7 @@ def test_files(tmp_path: Path) -> None:
     save(drawing, tmp_path / "new/a.png")
     assert (tmp_path / "new/a.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "new/a.png").stat().st_size > 10_000
-    with pytest.raises(InputError, match=r"--out a.gif: a picture's name ends in one of .png, .svg, .pdf"):
+    with pytest.raises(InputError, match=r"--out a.gif: a figure's name ends in one of .png, .svg, .pdf"):
         check_format(Path("a.gif"))
     with pytest.raises(ShoalError, match="cannot be written"):
         save(drawing, Path("/proc/no/a.png"))

@@ -1,4 +1,4 @@
-"""Bands as a picture: what a person sees of several learning curves. Matplotlib without its global state, and without a screen."""
+"""Bands as a figure: what a person sees of several learning curves. Matplotlib without its global state, and without a screen."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ WORDS = {
     "eval/mean_reward": "Return of greedy episodes, mean",
     "time/fps": "Environment steps per second",
 }
-"""What to write over a picture, where a column's name would not do."""
+"""What to write over a figure, where a column's name would not do."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """Everything that a picture shows."""
+    """Everything that a figure shows."""
 
     bands: Sequence[Band]
     metric: str
     axis: str
     title: str
-    """What was learned: the world, where all runs share it."""
+    """What was learned: the environment, where all runs share it."""
     goals: Sequence[float] = ()
     """Levels to reach."""
 
@@ -54,9 +54,9 @@ def require_matplotlib() -> None:
 
 
 def check_format(path: Path) -> None:
-    """The file's name says what kind of picture it is."""
+    """The file's name says what kind of figure it is."""
     if path.suffix.lower() not in FORMATS:
-        raise InputError(f"--out {path}: a picture's name ends in one of {', '.join(FORMATS)}")
+        raise InputError(f"--out {path}: a figure's name ends in one of {', '.join(FORMATS)}")
 
 
 def save(drawing: Drawing, path: Path) -> None:

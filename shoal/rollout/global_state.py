@@ -1,4 +1,4 @@
-"""The world as central critics see it, and the observations that lanes note beside their own."""
+"""The global state as central critics see it, and the observations that lanes store beside their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
 from shoal.api.env import AgentGroup, Array, Env, Step, Turn
-from shoal.api.sight import AGENT, OWN, WORLD
+from shoal.api.sight import AGENT, OWN, STATE
 from shoal.base.errors import ShoalError
 from shoal.base.tree import Tree, tree_leaves, tree_map
 from shoal.rollout.trajectory import View
@@ -24,10 +24,10 @@ class Seen(NamedTuple):
     """Where an agent ended: what there was before the copy began anew; None: nobody ended."""
 
 
-class WorldView:
-    """Steps in, what a central critic sees out: the world's state, or else the observations of all agents, zeros for the dead.
+class GlobalStateView:
+    """Steps in, what a central critic sees out: the environment's state, or else all agents' observations, zeros for the dead.
 
-    Observations are flattened, choices one-hot, in the order of the groups and their agents.
+    Observations are flattened, discrete ones one-hot, in the order of the groups and their agents.
     """
 
     def __init__(self, env: Env) -> None:
@@ -76,8 +76,8 @@ class WorldView:
         return Seen(now, np.where(ended[..., None], last, others))
 
 
-def world_space(groups: dict[str, AgentGroup], step: Step) -> Space[Any]:
-    """What `WorldView` gives for one copy."""
+def state_space_of(groups: dict[str, AgentGroup], step: Step) -> Space[Any]:
+    """What `GlobalStateView` gives for one copy."""
     if step.state is None:
         width = sum(flat(g.observation_space, step.turns[n].observation)[0].size for n, g in groups.items())
         return Box(-np.inf, np.inf, (width,), np.float32)
@@ -124,47 +124,47 @@ def flat(space: Space[Any], tree: Tree) -> Array:
     return columns.astype(np.float32) * scale
 
 
-class Notes:
-    """What the lanes of one seat note of a view.
+class StoredObservations:
+    """What the lanes of one seat store of a view.
 
-    agents   above 0: the policy is told which of its so many agents a lane is
-    world    its critic sees the world
-    whole    who is asked gets all of it, not only what deciding takes
+    agents         above 0: the policy is told which of its so many agents a lane is
+    global_state   its critic sees the global state
+    whole          the policy is given all of it, not only what deciding takes
     """
 
-    def __init__(self, lanes: int, agents: int, *, world: bool, whole: bool = False) -> None:
-        self.world, self._whole = world, whole
+    def __init__(self, lanes: int, agents: int, *, global_state: bool, whole: bool = False) -> None:
+        self.global_state, self._whole = global_state, whole
         self._agent = np.arange(lanes) % agents if agents else None
 
     def of(self, view: View, seen: Seen | None) -> View:
-        """The view as it is noted."""
-        if self._agent is None and not self.world:
+        """The view as it is stored."""
+        if self._agent is None and not self.global_state:
             return view
-        if not self.world or seen is None:
+        if not self.global_state or seen is None:
             final = None if view.final_observation is None else self._join(view.final_observation, None)
             return replace(view, observation=self._join(view.observation, None), final_observation=final)
         final, last = view.final_observation, seen.final
         if (
             last is not None
-        ):  # even where the own last observation is the present one: the world goes on without the dead
+        ):  # even where the own last observation is the present one: the environment goes on without the dead
             final = self._join(view.observation if final is None else final, last)
         return replace(view, observation=self._join(view.observation, seen.now), final_observation=final)
 
-    def _join(self, own: Tree, world: Array | None) -> Tree:
+    def _join(self, own: Tree, state: Array | None) -> Tree:
         parts = {OWN: own}
         if self._agent is not None:
             parts[AGENT] = self._agent
-        if world is not None:
+        if state is not None:
             lanes = len(next(leaf for _, leaf in tree_leaves(own)))
-            parts[WORLD] = np.repeat(world, lanes // len(world), axis=0)
+            parts[STATE] = np.repeat(state, lanes // len(state), axis=0)
         return parts
 
-    def asked(self, noted: Tree) -> Tree:
+    def policy_input(self, stored: Tree) -> Tree:
         """What a request holds of it."""
-        return noted if self._whole else self.to_decide(noted)
+        return stored if self._whole else self.to_decide(stored)
 
-    def to_decide(self, noted: Tree) -> Tree:
+    def to_decide(self, stored: Tree) -> Tree:
         """What deciding takes of it."""
-        if not self.world:
-            return noted
-        return noted[OWN] if self._agent is None else {OWN: noted[OWN], AGENT: noted[AGENT]}
+        if not self.global_state:
+            return stored
+        return stored[OWN] if self._agent is None else {OWN: stored[OWN], AGENT: stored[AGENT]}

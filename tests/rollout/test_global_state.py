@@ -9,11 +9,11 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Turn
-from shoal.api.sight import AGENT, OWN, WORLD
+from shoal.api.sight import AGENT, OWN, STATE
 from shoal.base.errors import ShoalError
 from shoal.envs.native.multi_cartpole import MultiCartPole
+from shoal.rollout.global_state import GlobalStateView, Seen, StoredObservations, flat, state_space_of
 from shoal.rollout.seat import as_lanes
-from shoal.rollout.world import Notes, Seen, WorldView, flat, world_space
 
 GROUPS = {
     "left": AgentGroup(("l0", "l1"), Box(-9, 9, (1,), np.float32), Discrete(2)),
@@ -22,7 +22,7 @@ GROUPS = {
 
 
 class Shape(Env):
-    """Only what a WorldView asks of an Env."""
+    """Only what a GlobalStateView asks of an Env."""
 
     def __init__(self) -> None:
         self.groups, self.num_envs = GROUPS, 2
@@ -56,13 +56,13 @@ ALL, NONE = [[1, 1, 1], [1, 1, 1]], [[0, 0, 0], [0, 0, 0]]
 
 
 def test_all_agents_in_order_choices_one_hot() -> None:
-    seen = WorldView(Shape()).see(step([[1, 2], [3, 4]], [0, 2], ALL, NONE))
+    seen = GlobalStateView(Shape()).see(step([[1, 2], [3, 4]], [0, 2], ALL, NONE))
     assert seen.now.tolist() == [[1, 2, 1, 0, 0], [3, 4, 0, 0, 1]]
     assert seen.final is None
 
 
 def test_the_dead_are_zeros_until_the_next_episode() -> None:
-    view = WorldView(Shape())
+    view = GlobalStateView(Shape())
     view.see(step([[1, 2], [3, 4]], [0, 2], ALL, NONE))
     died = view.see(step([[5, 6], [7, 8]], [1, 1], [[0, 1, 1], [1, 1, 1]], [[1, 0, 0], [0, 0, 0]]))
     assert died.now.tolist() == [[0, 6, 0, 1, 0], [7, 8, 0, 1, 0]]
@@ -78,13 +78,13 @@ def test_the_dead_are_zeros_until_the_next_episode() -> None:
 
 
 def test_who_waits_for_a_turn_is_not_dead() -> None:
-    view = WorldView(Shape())
+    view = GlobalStateView(Shape())
     view.see(step([[1, 2], [3, 4]], [0, 2], [[1, 0, 0], [1, 0, 0]], NONE))
     assert view.see(step([[1, 2], [3, 4]], [0, 2], [[0, 1, 0], [0, 1, 0]], NONE)).now[0].tolist() == [1, 2, 1, 0, 0]
 
 
 def test_next_step_autoreset() -> None:
-    view = WorldView(Shape())
+    view = GlobalStateView(Shape())
     view.see(step([[1, 2], [3, 4]], [0, 2], ALL, NONE))
     ended = view.see(step([[5, 6], [3, 4]], [0, 2], [[0, 0, 0], [1, 1, 1]], [[1, 1, 1], [0, 0, 0]], (0,)))
     assert ended.final is not None
@@ -94,7 +94,7 @@ def test_next_step_autoreset() -> None:
 
 
 def test_a_state_goes_before_observations_and_must_say_how_it_ended() -> None:
-    view = WorldView(Shape())
+    view = GlobalStateView(Shape())
     first = step([[1, 2], [3, 4]], [0, 2], ALL, NONE)
     first.state = np.array([[1.0], [2.0]])
     assert view.see(first).now.tolist() == [[1.0], [2.0]]
@@ -118,7 +118,7 @@ def test_a_state_goes_before_observations_and_must_say_how_it_ended() -> None:
 def test_the_space_is_that_of_what_is_seen(state: Any, shape: tuple[int, ...], dtype: Any) -> None:
     first = step([[1, 2], [3, 4]], [0, 2], ALL, NONE)
     first.state = state
-    space, seen = world_space(GROUPS, first), WorldView(Shape()).see(first)
+    space, seen = state_space_of(GROUPS, first), GlobalStateView(Shape()).see(first)
     assert space.shape == shape == seen.now.shape[1:]
     assert space.dtype == dtype == seen.now.dtype
 
@@ -131,13 +131,13 @@ def test_flat_takes_nested_spaces() -> None:
 
 def test_notes_give_every_lane_the_world_of_its_copy() -> None:
     view = as_lanes(step([[1, 2], [3, 4]], [0, 2], ALL, NONE).turns["left"])
-    notes = Notes(4, 2, world=True)
+    notes = StoredObservations(4, 2, global_state=True)
     noted = notes.of(view, Seen(np.array([[10.0], [20.0]]), np.array([[11.0], [21.0]])))
-    assert noted.observation[WORLD][:, 0].tolist() == [10, 10, 20, 20]
+    assert noted.observation[STATE][:, 0].tolist() == [10, 10, 20, 20]
     assert noted.observation[AGENT].tolist() == [0, 1, 0, 1]
-    assert noted.final_observation[WORLD][:, 0].tolist() == [11, 11, 21, 21]  # type: ignore[index]
-    assert notes.asked(noted.observation).keys() == {OWN, AGENT}
-    assert Notes(4, 0, world=True).asked(noted.observation) is noted.observation[OWN]
+    assert noted.final_observation[STATE][:, 0].tolist() == [11, 11, 21, 21]  # type: ignore[index]
+    assert notes.policy_input(noted.observation).keys() == {OWN, AGENT}
+    assert StoredObservations(4, 0, global_state=True).policy_input(noted.observation) is noted.observation[OWN]
 
 
 def test_a_state_that_nobody_wants_is_not_made() -> None:
