@@ -26,7 +26,7 @@ def _listing() -> dict[str, dict[str, str]]:
     import gymnasium
 
     from shoal.algorithms import ALGORITHMS
-    from shoal.envs import ENVS
+    from shoal.envs.registry import ENVS
     from shoal.models import MODELS
 
     ids = {name: "gymnasium" for name in sorted(gymnasium.registry) if "/" not in name}

@@ -82,7 +82,7 @@ def _facts(document: dict[str, Any], others: list[tuple[str, str]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from shoal.monitoring.terminal import shown
+    from shoal.monitoring.progress import shown
 
     stop = document.get("stop") or {}
     table = Table.grid(padding=(0, 1))
@@ -97,14 +97,14 @@ def _facts(document: dict[str, Any], others: list[tuple[str, str]]) -> Table:
 
 
 def _live_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
-    from shoal.monitoring.terminal import shown
+    from shoal.monitoring.progress import shown
 
     speed = f"{shown(document.get('fps'), ',.0f')} steps/s"
     return [("speed", speed), ("elapsed", _span(document)), ("process", str(document.get("pid", "-")))]
 
 
 def _last_facts(document: dict[str, Any]) -> list[tuple[str, str]]:
-    from shoal.monitoring.terminal import shown
+    from shoal.monitoring.progress import shown
 
     return [
         ("greedy", shown(document["score"], ",.1f")),

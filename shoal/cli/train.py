@@ -14,7 +14,7 @@ from shoal.recipes import find
 
 if TYPE_CHECKING:
     from shoal.api.experiment import PlacementConfig
-    from shoal.runs.train import Outcome
+    from shoal.runs.run import Outcome
 
 
 def run(
@@ -64,7 +64,7 @@ def attach(run: str, address: str | None) -> None:
 
     require_ray()
     from shoal.runs.ray import driver
-    from shoal.runs.train import Cluster
+    from shoal.runs.run import Cluster
 
     outcome = driver.attach(run, Cluster(address))
     _say(outcome, f"{outcome.folder / 'config.yaml'} --on ray --address {address or 'auto'}")

@@ -16,8 +16,8 @@ from gymnasium.vector import VectorEnv
 
 from shoal.api.env import Array, Turn
 from shoal.base.seeding import derive_seed
-from shoal.envs import AGENT
 from shoal.envs.gymnasium_vector import GymnasiumVector
+from shoal.envs.registry import AGENT
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner per process
 

@@ -21,8 +21,8 @@ from shoal.api.env import Env
 from shoal.api.experiment import EnvConfig
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.table import did_you_mean, import_target
-from shoal.envs import ENVS
 from shoal.envs.pettingzoo_games import draw_without_screen, find_game, is_game, is_game_id
+from shoal.envs.registry import ENVS
 
 Form = Literal["loop", "native"]
 Single = Any

@@ -22,9 +22,9 @@ from gymnasium.wrappers import (
 from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Tree, Turn
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
-from shoal.envs import AGENT
 from shoal.envs.action_log import ActionLog, check_repeated, copied
 from shoal.envs.info_metrics import InfoMetrics
+from shoal.envs.registry import AGENT
 from shoal.envs.spaces import Columns, action_decoder, action_space, flat_mask, mask_width, observation_space
 from shoal.envs.stages import tell_stage
 

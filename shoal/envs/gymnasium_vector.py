@@ -18,8 +18,8 @@ from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Tree, Turn
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.base.tree import tree_map
-from shoal.envs import AGENT
 from shoal.envs.info_metrics import InfoMetrics
+from shoal.envs.registry import AGENT
 from shoal.envs.spaces import (
     Columns,
     action_decoder,

@@ -15,11 +15,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal.monitoring.progress import Progress, elapsed_text, sparkline
+from shoal.monitoring.progress import Progress, elapsed_text, shown, sparkline
 from shoal.monitoring.share_bar import COLOURS, ShareBar
 from shoal.monitoring.shares import LABELS, busy, percent
 from shoal.monitoring.sinks import Row
-from shoal.monitoring.terminal import shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

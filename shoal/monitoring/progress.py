@@ -161,3 +161,8 @@ def sparkline(values: list[float], width: int, marks: str = "▁▂▃▄▅▆�
     low, high = min(means), max(means)
     scale = (len(marks) - 1) / (high - low) if high > low else 0.0
     return "".join(marks[round((mean - low) * scale)] for mean in means)
+
+
+def shown(number: float | None, form: str) -> str:
+    """A number, or `-` where there is none."""
+    return "-" if number is None else format(number, form)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from shoal.monitoring.progress import Progress, elapsed_text
+from shoal.monitoring.progress import Progress, elapsed_text, shown
 from shoal.monitoring.shares import LABELS, busy, percent
 from shoal.monitoring.sinks import Row
 
@@ -126,8 +126,3 @@ def plain_line(progress: Progress) -> str:
         busy_ = [f"{LABELS.get(kind, kind)} {percent(busy(states))}" for kind, states in shares.items()]
         parts.append(f"busy: {', '.join(busy_)}")
     return " | ".join(parts)
-
-
-def shown(number: float | None, form: str) -> str:
-    """A number, or `-` where there is none."""
-    return "-" if number is None else format(number, form)

@@ -18,8 +18,9 @@ from shoal.monitoring.jsonl import in_order, newest_first
 from shoal.monitoring.run_folder import RunFolder
 from shoal.runs import provenance
 from shoal.runs.reproduction import Difference, changes, clocked, first_difference
+from shoal.runs.run import Cluster, Outcome
 from shoal.runs.status import ended
-from shoal.runs.train import Cluster, Outcome, train
+from shoal.runs.train import train
 
 RULES = ("stop.steps", "stop.updates", "stop.return")
 """Ends that come again by themselves."""

@@ -1,4 +1,4 @@
-"""A run under way: it hears what workers say, and carries out what the controller and people decide."""
+"""One run in its folder: what workers say goes in, and what the controller decides is carried out, until a stop rule ends it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,8 @@ from shoal.runs import provenance
 from shoal.runs.panel import Panel
 from shoal.streams import names
 from shoal.streams.control import pieces_of
-from shoal.workers.controller import (
-    Confirm,
-    Controller,
-    Decision,
-    EnterStage,
-    Give,
-    KeepScore,
-    SaveNow,
-    Say,
-    WriteRow,
-)
+from shoal.workers.controller import Controller
+from shoal.workers.decisions import Confirm, Decision, EnterStage, Give, KeepScore, SaveNow, Say, WriteRow
 
 BEST = "best"
 """The tag of the version with the best score."""
@@ -56,20 +47,6 @@ class View(Sink, Protocol):
 
     def note(self, text: str) -> None:
         """A line that stays."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended."""
-
-    folder: Path
-    reason: str
-    steps: int
-    version: int
-    seconds: float
-    scores: Scores | None
-    """The last confirmation, if there was one."""
-    interrupted: bool
 
 
 @dataclass(frozen=True)
@@ -87,6 +64,20 @@ class Cluster:
 MakeLauncher = Callable[[Program, "Checkpoint | None", RunFolder], Launcher]
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    folder: Path
+    reason: str
+    steps: int
+    version: int
+    seconds: float
+    scores: Scores | None
+    """The last confirmation, if there was one."""
+    interrupted: bool
+
+
 def run_in(
     folder: RunFolder, program: Program, start: Checkpoint | None, launcher: MakeLauncher, *,
     on: str, view: View | None, argv: list[str], why: str | None,
@@ -101,13 +92,13 @@ def run_in(
         folder.write_config(program.experiment.model_dump())
         provenance.write(folder, argv, program.experiment.seed, on)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
-        run = Run(folder, program, workers, start, stack, view)
+        run = _Run(folder, program, workers, start, stack, view)
         if why is not None:
             run.note(why)
         return run.go()
 
 
-class Run:
+class _Run:
     """The pieces of a run. It hears what workers say, and carries out what the controller decides."""
 
     def __init__(
@@ -181,7 +172,7 @@ class Run:
             self._order_evaluation()
 
         def done() -> bool:
-            return controller.scoreboard.judged >= last or self._hurried or not controller.evaluate_last
+            return controller.scoreboard.evaluated >= last or self._hurried or not controller.evaluate_last
 
         self._launcher.run_only(self, "evaluation", done)
 
@@ -346,5 +337,5 @@ class Run:
             "stop": self._program.experiment.stop.model_dump(exclude_none=True),
             "workers": [{**shares.get(worker["kind"], {}), **worker} for worker in self._launcher.workers()],
             "rows": account.named, "replay": account.replayed,
-            "judging": controller.scoreboard.judging, "judged": controller.scoreboard.newest,
+            "evaluating": controller.scoreboard.evaluating, "evaluated": controller.scoreboard.newest,
         }  # fmt: skip

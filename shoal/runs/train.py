@@ -1,4 +1,4 @@
-"""One run from start to end: folder, program, launcher, controller, checkpoints, outcome."""
+"""Start a run or go on with one: settings in, an outcome out."""
 
 from __future__ import annotations
 

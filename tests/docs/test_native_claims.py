@@ -10,7 +10,8 @@ import pytest
 
 from shoal.api.experiment import EnvConfig
 from shoal.base.table import import_target
-from shoal.envs import ENVS, make_env
+from shoal.envs import make_env
+from shoal.envs.registry import ENVS
 from tests.docs.pages import DOCS
 
 NATIVE = [env_id for env_id, target in ENVS.items() if not target.startswith("shoal.envs.toys.")]

@@ -7,10 +7,11 @@ import pytest
 
 from shoal.api.env import Array
 from shoal.api.experiment import EnvConfig
-from shoal.envs import ENVS, make_env
+from shoal.envs import make_env
 from shoal.envs.drawing import COLOURS, INK, canvas, disc, to_image
 from shoal.envs.mpe.particles import SIDE, STONE, Particles
 from shoal.envs.native.connect_four import CELL, RED, YELLOW
+from shoal.envs.registry import ENVS
 
 PARTICLES = [name for name, home in ENVS.items() if ".mpe." in home]
 

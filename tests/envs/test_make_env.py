@@ -13,10 +13,11 @@ import pytest
 from shoal.api.env import Env
 from shoal.api.experiment import EnvConfig
 from shoal.base.errors import InputError
-from shoal.envs import ENVS, make_env
+from shoal.envs import make_env
 from shoal.envs.factory import forms_of
 from shoal.envs.gymnasium_loop import GymnasiumLoop
 from shoal.envs.gymnasium_vector import GymnasiumVector
+from shoal.envs.registry import ENVS
 from shoal.envs.toys.single_agent import Chain, Cut
 
 

@@ -11,7 +11,8 @@ import pytest
 from shoal.api.env import Array, Env, Step
 from shoal.api.experiment import EnvConfig
 from shoal.base.errors import ShoalError
-from shoal.envs import ENVS, make_env
+from shoal.envs import make_env
+from shoal.envs.registry import ENVS
 from shoal.envs.toys.signal import Signal
 from shoal.envs.toys.single_agent import Chain, Cut, Masked, Recall, Target
 from shoal.testing.env import check_env

@@ -20,7 +20,7 @@ from shoal.base.errors import ShoalError
 from shoal.checkpoints.store import CheckpointStore
 from shoal.monitoring.run_folder import RunFolder
 from shoal.runs.panel import ask
-from shoal.runs.train import Outcome
+from shoal.runs.run import Outcome
 from shoal.streams.sample import OUTCOMES
 
 PATIENCE = 60.0

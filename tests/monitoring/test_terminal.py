@@ -227,7 +227,7 @@ def test_the_newest_evaluation_is_shown() -> None:
         "eval/steps": 900,
     }
     assert "eval" not in panel(ROW)
-    assert "eval  143.2 (130.1 to 155.0) by version 40" in panel(row)
+    assert "eval    143.2 (130.1 to 155.0) by version 40" in panel(row)
     lines, out = plain(Clock())
     lines.write(row)
     assert "| evaluated 143.2 (130.1 to 155.0) by version 40" in out.getvalue()

@@ -7,8 +7,8 @@ from gymnasium.spaces import Discrete, MultiBinary
 
 from shoal.api.env import AgentGroup, Array
 from shoal.base.seeding import generator
-from shoal.envs import AGENT
 from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
+from shoal.envs.registry import AGENT
 
 COST = 0.01
 """Of moving right all the way down; each step its share."""

@@ -6,8 +6,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
-from shoal.envs import AGENT
 from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
+from shoal.envs.registry import AGENT
 
 LEFT, RIGHT, CORRIDOR, JUNCTION = range(4)
 """Places of the observation, one-hot: the two cues, any other cell of the corridor, its end."""

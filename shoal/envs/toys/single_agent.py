@@ -10,8 +10,8 @@ from gymnasium.spaces import Box, Discrete
 
 from shoal.api.env import AgentGroup, Array
 from shoal.base.errors import ShoalError
-from shoal.envs import AGENT
 from shoal.envs.native.native_env import Autoreset, ByGroup, NativeEnv, Outcome
+from shoal.envs.registry import AGENT
 
 
 def _alone(observation_space: Space[Any], action_space: Space[Any]) -> dict[str, AgentGroup]:

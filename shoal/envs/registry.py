@@ -1,0 +1,34 @@
+"""The ids of Shoal's own environments. Light to import."""
+
+from __future__ import annotations
+
+AGENT = "agent"
+"""The one group, and its one agent, of a single-agent environment."""
+
+ENVS = {
+    "shoal/chain": "shoal.envs.toys.single_agent:Chain",
+    "shoal/cut": "shoal.envs.toys.single_agent:Cut",
+    "shoal/recall": "shoal.envs.toys.single_agent:Recall",
+    "shoal/target": "shoal.envs.toys.single_agent:Target",
+    "shoal/masked": "shoal.envs.toys.single_agent:Masked",
+    "shoal/signal": "shoal.envs.toys.signal:Signal",
+    "shoal/deep-sea": "shoal.envs.native.deep_sea:DeepSea",
+    "shoal/two-step": "shoal.envs.native.two_step:TwoStep",
+    "shoal/multi-cartpole": "shoal.envs.native.multi_cartpole:MultiCartPole",
+    "shoal/memory-corridor": "shoal.envs.native.memory_corridor:MemoryCorridor",
+    "shoal/foraging": "shoal.envs.native.foraging:Foraging",
+    "shoal/connect-four": "shoal.envs.native.connect_four:ConnectFour",
+    "shoal/simple": "shoal.envs.mpe.spread:Simple.batch",
+    "shoal/spread": "shoal.envs.mpe.spread:Spread.batch",
+    "shoal/speaker-listener": "shoal.envs.mpe.talk:SpeakerListener.batch",
+    "shoal/reference": "shoal.envs.mpe.talk:Reference.batch",
+    "shoal/crypto": "shoal.envs.mpe.talk:Crypto.batch",
+    "shoal/tag": "shoal.envs.mpe.chase:Tag.batch",
+    "shoal/world-comm": "shoal.envs.mpe.chase:WorldComm.batch",
+    "shoal/adversary": "shoal.envs.mpe.rivals:Adversary.batch",
+    "shoal/push": "shoal.envs.mpe.rivals:Push.batch",
+    "shoal/formation": "shoal.envs.mpe.formation:Formation.batch",
+    "shoal/line": "shoal.envs.mpe.formation:Line.batch",
+    "shoal/treasure": "shoal.envs.mpe.treasure:Treasure.batch",
+}
+"""Shoal's own environments: id -> `module:Class`, imported only when chosen."""
