@@ -1,10 +1,14 @@
-"""The direction of imports, and the sizes of files and functions: printed, and failing on a wrong arrow or a runaway size."""
+"""The direction of imports, the sizes of files and functions, the words: printed, and failing on what should not be."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,20 @@ ORDER = (
 """A folder imports only from itself and from those before it."""
 
 MAX_FILE, MAX_FUNCTION = 400, 60
+
+DOCS = PACKAGE.parent / "docs"
+WORDS = {
+    "world": r"worlds?", "mind": r"minds?", "picture": r"pictures?", "judge": r"judg(?:e[ds]?|ing|ements?)",
+    "hunger": r"hunger|hungry", "books": r"books", "bury": r"bury|bur(?:ied|ies)", "settle": r"settl(?:e[ds]?|ing)",
+    "sitting": r"sittings?", "leave out": r"leav(?:e|es|ing)(?: [^ .,;:]+){0,4} out", "bend": r"bend", "tower": r"towers?",
+    "last words": r"last words", "at the table": r"at the table",
+}  # fmt: skip
+"""Retired: a reader should not have to translate. Word -> how it is found, in prose and as a part of a name."""
+NAMES = {"asked", "noted", "gone", "choices", "forces", "host", "hosts", "booked"}
+"""Retired as parts of names; as words of a sentence they are English."""
+PROPER = re.compile(r"(?:simple_)?world[-_]comm\w*|WorldComm")
+OLD_NAME = "# old name"
+"""Ends a line that reads what an older release wrote."""
 
 
 def sources() -> list[Path]:
@@ -99,3 +117,100 @@ def test_no_pickle() -> None:
         banned = {"pickle", "cloudpickle", "dill", "shelve", "marshal"} & {n.split(".")[0] for n in imported(path)}
         assert not banned, f"{path} imports {banned}"
         assert not re.search(r"(?<!safetensors\.)torch\.load\(", path.read_text()), f"{path} calls torch.load"
+
+
+# ---------------------------------------------------------------- cycles
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name -> file."""
+    paths = {path.relative_to(PACKAGE.parent).with_suffix(""): path for path in sources()}
+    return {".".join(name.parts).removesuffix(".__init__"): path for name, path in paths.items()}
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Module -> the modules of the package that it imports, anywhere in it."""
+    known = modules()
+    graph: dict[str, set[str]] = {name: set() for name in known}
+    for name, path in known.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            targets = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+                targets = [target if target in known else str(node.module) for target in whole]
+            graph[name] |= {target for target in targets if target in known and target != name}
+    return graph
+
+
+def cycle_in(graph: dict[str, set[str]]) -> list[str]:
+    """The modules of one cycle, the first also last; empty where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [str(name) for name in error.args[1]]
+    return []
+
+
+def test_no_import_cycles() -> None:
+    cycle = cycle_in(import_graph())
+    assert not cycle, " <- ".join(cycle)
+
+
+def test_a_cycle_is_found() -> None:
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) in (["b", "c", "b"], ["c", "b", "c"])
+
+
+def test_subfolders_do_not_import_each_other() -> None:
+    """Of two subfolders of one folder, at most one imports the other."""
+    known, arrows = modules(), {}
+    for name, targets in import_graph().items():
+        for target in targets:
+            here, there = known[name].parent, known[target].parent
+            common = next(p for p in [here, *here.parents] if there.is_relative_to(p))
+            if common not in (PACKAGE, here, there):
+                ends = (here.relative_to(common).parts[0], there.relative_to(common).parts[0])
+                arrows.setdefault((common, *ends), []).append(f"{name} imports {target}")
+    for common, here, there in sorted(arrows):
+        print(f"{common.relative_to(PACKAGE)}: {here} -> {there}")
+    both = [
+        line for (common, here, there), lines in arrows.items() if (common, there, here) in arrows for line in lines
+    ]
+    assert not both, "\n".join(both)
+
+
+# ---------------------------------------------------------------- words
+
+
+def spelled_out(text: str) -> str:
+    """Names in parts: `last_words` and `LastWords` as `last words`."""
+    text = PROPER.sub("", text).replace("_", " ")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text).lower()
+
+
+def retired_words(path: Path) -> Iterator[tuple[str, str]]:
+    """Word and place of each."""
+    text = path.read_text()
+    for number, line in enumerate(text.splitlines(), 1):
+        for word, pattern in WORDS.items():
+            if not line.endswith(OLD_NAME):
+                yield from ((word, f"{path}:{number}") for _ in re.finditer(rf"\b(?:{pattern})\b", spelled_out(line)))
+    if path.suffix == ".py":
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.NAME:
+                parts = NAMES & set(spelled_out(token.string).split())
+                yield from ((word, f"{path}:{token.start[0]}") for word in parts)
+
+
+@pytest.mark.parametrize("folder", [PACKAGE, DOCS], ids=["shoal", "docs"])
+def test_words(folder: Path) -> None:
+    paths = [path for suffix in ("py", "md", "yaml") for path in sorted(folder.rglob(f"*.{suffix}"))]
+    found = [each for path in paths if path != DOCS / "glossary.md" for each in retired_words(path)]
+    counts = Counter(word for word, _ in found)
+    print(", ".join(f"{word} {counts[word]}" for word in [*WORDS, *sorted(NAMES)]))
+    assert not found, "\n".join(f"{place}: {word}" for word, place in found)
+
+
+def test_a_retired_word_is_found(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text('class WorldView:\n    """Leave it out."""\n\n    asked = _all_minds("asked, shoal/world-comm")\n')
+    assert Counter(word for word, _ in retired_words(bad)) == {"world": 1, "leave out": 1, "mind": 1, "asked": 1}

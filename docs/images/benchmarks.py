@@ -1,7 +1,7 @@
 """Draws `benchmarks.svg` and fills the tables of `docs/benchmarks.md`, from what the benchmarks wrote with `--json`.
 
 Run from the repository: `.venv/bin/python docs/images/benchmarks.py`. It reads `benchmarks/results/`; what is missing there
-stays as it is on the page, and the picture says so.
+stays as it is on the page, and the figure says so.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def machine_line(document: dict[str, Any]) -> str:
 
 def speed_table(document: dict[str, Any]) -> str:
     """Of `cartpole_ppo.py` and `atari_ppo.py`."""
-    limits, results, asked = document["limits"], document["results"], document["settings"]
+    limits, results, given = document["limits"], document["results"], document["settings"]
     work = (
-        f"{asked['num_envs']} copies, {asked['unroll']} steps, minibatch {asked['minibatch']}, {asked['epochs']} passes"
+        f"{given['num_envs']} copies, {given['unroll']} steps, minibatch {given['minibatch']}, {given['epochs']} passes"
     )
     most = " and ".join(f"{value:,.0f} steps/s with {WAYS[way]}" for way, value in limits.items())
     parts = ", ".join(f"{name} {1e6 * cost:.2f}" for name, cost in document["parts"].items() if cost is not None)
@@ -102,11 +102,11 @@ def solve_table(document: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"Each peer's best of its sweep, which gave, in seconds: {sweep}."])
 
 
-def replayed_work(asked: dict[str, Any]) -> str:
+def replayed_work(given: dict[str, Any]) -> str:
     """What all sides do that replay."""
     return (
-        f"{asked['num_envs']} copies, {asked['updates']} updates of {asked['batch']} rows after every {asked['unroll']} steps, "
-        f"a copy into the target network after {asked['target_every']} updates, {asked['capacity']:,} rows kept"
+        f"{given['num_envs']} copies, {given['updates']} updates of {given['batch']} rows after every {given['unroll']} steps, "
+        f"a copy into the target network after {given['target_every']} updates, {given['capacity']:,} rows kept"
     )
 
 
@@ -135,8 +135,8 @@ def updates_table(document: dict[str, Any]) -> str:
 
 def dqn_table(document: dict[str, Any]) -> str:
     """Of `cartpole_dqn.py`."""
-    asked, results = document["settings"], document["results"]
-    work = replayed_work(asked)
+    given, results = document["settings"], document["results"]
+    work = replayed_work(given)
     versions = "; ".join(f"{name}: {runs[0]['version']}" for name, runs in results.items())
     lines = [
         f"{machine_line(document)} {work}; {document['repeats']} repeats in turns. {versions}.",
@@ -156,8 +156,8 @@ def dqn_table(document: dict[str, Any]) -> str:
 
 def replay_table(document: dict[str, Any]) -> str:
     """Of `replay.py`."""
-    asked, results = document["settings"], document["results"]
-    work = f"{asked['capacity']:,} transitions, {asked['copies']} at once, rounds of {asked['batch']}"
+    given, results = document["settings"], document["results"]
+    work = f"{given['capacity']:,} transitions, {given['copies']} at once, rounds of {given['batch']}"
     versions = "; ".join(f"{name.partition(',')[0]}: {runs[0]['version']}" for name, runs in results.items())
     lines = [
         f"{machine_line(document)} {work}; {document['repeats']} repeats in turns. {versions}.",
@@ -186,7 +186,7 @@ def fill(text: str, documents: dict[str, dict[str, Any]]) -> str:
     return PLACE.sub(table, text)
 
 
-# ---------------------------------------------------------------- picture
+# ---------------------------------------------------------------- figure
 
 
 def text(x: float, y: float, words: str, style: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Draws `live-view.svg`: trains CartPole for real, shows its rows to the real TerminalView, keeps the last picture.
+"""Draws `live-view.svg`: trains CartPole for real, shows its rows to the real TerminalView, keeps the last frame.
 
 Run from the repository: `.venv/bin/python docs/images/live_view.py`.
 """
@@ -20,7 +20,7 @@ from shoal.recipes import find
 
 HERE = Path(__file__).parent
 SHARE = 0.8
-"""How much of the run the picture shows."""
+"""How much of the run the figure shows."""
 
 
 def main() -> None:
@@ -35,10 +35,10 @@ def main() -> None:
         view.write(row)
     console.export_text(clear=True)  # what was drawn on the way
     view.close()
-    picture = console.export_svg(title="make train", unique_id="shoal")
-    # A picture must not fetch fonts: the reader's own monospace font does.
-    picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL).replace("Fira Code, monospace", "monospace")
-    (HERE / "live-view.svg").write_text("\n".join(line.rstrip() for line in picture.splitlines()) + "\n")
+    figure = console.export_svg(title="make train", unique_id="shoal")
+    # A figure must not fetch fonts: the reader's own monospace font does.
+    figure = re.sub(r"@font-face \{.*?\}", "", figure, flags=re.DOTALL).replace("Fira Code, monospace", "monospace")
+    (HERE / "live-view.svg").write_text("\n".join(line.rstrip() for line in figure.splitlines()) + "\n")
 
 
 if __name__ == "__main__":

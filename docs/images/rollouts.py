@@ -2,7 +2,7 @@
 
     python docs/images/rollouts.py docs/images/spread-team.gif runs/spread/a/rollouts/235-0/episode-0000[12].mp4
 
-`--every 2` leaves out every second picture, `--last 150` shows the last 150 of each video, `--width` shrinks.
+`--every 2` omits every second frame, `--last 150` shows the last 150 of each video, `--width` shrinks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from PIL import Image
 COLOURS = 24
 
 
-def pictures(path: Path, every: int, last: int | None) -> tuple[list[Image.Image], float]:
+def frames_of(path: Path, every: int, last: int | None) -> tuple[list[Image.Image], float]:
     """Those to show, and for how many milliseconds each."""
     with av.open(str(path)) as container:
         rate = float(container.streams.video[0].average_rate or 30)
@@ -31,16 +31,16 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--last", type=int)
     parser.add_argument("--width", type=int, default=320)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     shown, pause = [], 0.0
-    for video in asked.videos:
-        frames, pause = pictures(video, asked.every, asked.last)
-        size = asked.width, round(asked.width * frames[0].height / frames[0].width)
+    for video in options.videos:
+        frames, pause = frames_of(video, options.every, options.last)
+        size = options.width, round(options.width * frames[0].height / frames[0].width)
         shown += [
             frame.resize(size, Image.Resampling.LANCZOS).quantize(COLOURS, dither=Image.Dither.NONE) for frame in frames
         ]
-    shown[0].save(asked.gif, save_all=True, append_images=shown[1:], duration=round(pause), loop=0, optimize=True)
-    print(f"{asked.gif}: {len(shown)} pictures, {asked.gif.stat().st_size / 1000:.0f} kB")
+    shown[0].save(options.gif, save_all=True, append_images=shown[1:], duration=round(pause), loop=0, optimize=True)
+    print(f"{options.gif}: {len(shown)} frames, {options.gif.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

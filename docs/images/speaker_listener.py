@@ -1,4 +1,4 @@
-"""Draws `speaker-listener.svg` and prints its table: the recipe with seeds 1 to 5, judged greedily along the way.
+"""Draws `speaker-listener.svg` and prints its table: the recipe with seeds 1 to 5, evaluated greedily along the way.
 
 Run from the repository: `.venv/bin/python docs/images/speaker_listener.py RUNS`. RUNS is a folder for the runs; those that are
 there already are not trained again.
@@ -19,7 +19,7 @@ from shoal.recipes import find
 HERE = Path(__file__).parent
 SEEDS = (1, 2, 3, 4, 5)
 VERSIONS = (1, 16, 31, 47, 62, 78, 94, 125, 156, 187, 218, 250)
-"""Which are judged. A version is 3,200 steps."""
+"""Which are evaluated. A version is 3,200 steps."""
 EPISODES = 100
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 360, 64, 40, 24, 48
 LOWEST = -45.0
@@ -43,7 +43,7 @@ def train(seed: int, root: Path) -> Path:
     return folder
 
 
-def judge(runs: list[Path], version: int) -> Point:
+def evaluated(runs: list[Path], version: int) -> Point:
     """All seeds at one version."""
     scores = [shoal.evaluate(str(run), episodes=EPISODES, seed=1000, checkpoint=str(version))[0] for run in runs]
     steps = next(row["step"] for row in rows_of(runs[0]) if row["update"] == version)
@@ -63,7 +63,7 @@ def table(points: list[Point]) -> str:
 
 
 def draw(points: list[Point], random: float) -> str:
-    """The picture: mean over the seeds, a band from the least to the most, random play as a dashed line."""
+    """The figure: mean over the seeds, a band from the least to the most, random play as a dashed line."""
     most = points[-1].steps
 
     def at(steps: float, value: float) -> str:
@@ -101,9 +101,9 @@ def draw(points: list[Point], random: float) -> str:
 
 
 def main(root: Path) -> None:
-    """Train, judge, print, draw."""
+    """Train, evaluate, print, draw."""
     runs = [train(seed, root) for seed in SEEDS]
-    points = [judge(runs, version) for version in VERSIONS]
+    points = [evaluated(runs, version) for version in VERSIONS]
     random = mean(rows_of(run)[-1]["baseline/random_agent_return"] for run in runs)
     print(table(points), f"\nrandom play: {random:.1f}")
     (HERE / "speaker-listener.svg").write_text(draw(points, random))

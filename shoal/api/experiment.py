@@ -259,7 +259,7 @@ class Experiment(Config):
     agents: dict[str, str] = {}
     """Who plays whom: patterns of agent names (`adversary_*`) -> policy; the first match wins. Left out: a policy per group."""
     policies: dict[str, PolicyConfig] = {}
-    """The policies by name; what one leaves out is the experiment's."""
+    """The policies by name; what one omits is the experiment's."""
     deal: Literal["fixed", "shuffled"] = "fixed"
     """Shuffled: the agents of a group are dealt to their policies anew in each episode, so that everyone plays every side."""
     placement: Annotated[PlacementConfig, BeforeValidator(_as_placement)] = PlacementConfig()

@@ -1,4 +1,4 @@
-"""What a controller decides: data, carried out by whoever runs the workers."""
+"""What the controller decides: small typed facts, in order, for whoever runs the workers."""
 
 from __future__ import annotations
 

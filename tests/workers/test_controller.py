@@ -15,17 +15,8 @@ from shoal.api.metric import Last, Total
 from shoal.api.orders import Pause
 from shoal.streams.sample import NOTHING
 from shoal.workers import controller as module
-from shoal.workers.controller import (
-    Confirm,
-    Controller,
-    Decision,
-    EnterStage,
-    Give,
-    KeepScore,
-    SaveNow,
-    Say,
-    WriteRow,
-)
+from shoal.workers.controller import Controller
+from shoal.workers.decisions import Confirm, Decision, EnterStage, Give, KeepScore, SaveNow, Say, WriteRow
 
 
 class Desk:

@@ -14,7 +14,8 @@ from shoal.api.messages import Episodes, Updated
 from shoal.api.metric import Last
 from shoal.streams.control import ControlEnd, parse
 from shoal.streams.sample import Account
-from shoal.workers.controller import Controller, WriteRow
+from shoal.workers.controller import Controller
+from shoal.workers.decisions import WriteRow
 
 
 def written(controller: Controller) -> list[dict[str, Any]]:

@@ -173,7 +173,7 @@ class RayController(Peer):
 
     @ray.method(concurrency_group="drivers")
     def ended(self) -> bool:
-        """The run is over: only its last words are kept for a while."""
+        """The run is over: only its outcome is kept for a while."""
         return self._ended
 
 
