@@ -1,6 +1,8 @@
-"""The books of the sample stream: whoever dies, and whenever, produced = settled + in flight, and nothing is trained twice."""
+"""The ledger of the sample stream: whoever dies, and whenever, produced = outcomes + in flight, and nothing is trained twice."""
 
 from __future__ import annotations
+
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given, settings
@@ -320,3 +322,8 @@ def test_what_replay_holds_is_what_the_books_say(slots: int, moves: list[tuple[i
     assert ledger.held == sum(kept[-2:]) + 5
     assert ledger.outcomes["inserted"] == ledger.held + ledger.evicted + ledger.forgotten
     assert ledger.replayed == {"held": ledger.held, "evicted": ledger.evicted, "forgotten": ledger.forgotten}
+
+
+def test_accounts_of_older_checkpoints_are_read() -> None:
+    saved = {"in_flight": 4, "settled": {"trained": 2}, "evicted": 1, "forgotten": 0, "produced": 6}
+    assert Account.parse(saved) == Account(6, {"trained": 2}, 4, 1) == Account.parse(asdict(Account.parse(saved)))
