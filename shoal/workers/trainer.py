@@ -19,7 +19,7 @@ from torch import Tensor
 
 from shoal.algorithms.undo import Undo
 from shoal.api.algorithm import Algorithm, NonFiniteError
-from shoal.api.messages import Message, Noted, Numbers, Reconfigured, Saved, Updated
+from shoal.api.messages import Message, Note, Numbers, Reconfigured, Saved, Updated
 from shoal.api.metric import Metric, Total, merge_into
 from shoal.api.orders import LoadWeights, Order, Reconfigure, Save
 from shoal.api.policy_spec import PolicyPlan
@@ -315,7 +315,7 @@ class TrainerWorker(Worker):
         try:
             values = self.algorithm.reconfigure(changes)
         except InputError as error:
-            return [Noted(f"{self.policy} is not reconfigured: {error}")] if self._sync.rank == 0 else []
+            return [Note(f"{self.policy} is not reconfigured: {error}")] if self._sync.rank == 0 else []
         return [Reconfigured(self.policy, values)] if self._sync.rank == 0 else []
 
     def _save(self, request: int, round_: int) -> list[Message]:

@@ -63,7 +63,7 @@ def test_buffer_workers_on_another_machine_than_the_trainer(cluster: Cluster, tm
 @pytest.mark.slow
 def test_a_worker_of_ones_own(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
     page = Path(__file__).parents[2] / "docs" / "tasks" / "your-own-worker.md"
-    (code,) = re.findall(r"```python\n(# halver.py\n.*?)```", page.read_text(), re.S)
+    (code,) = re.findall(r'```python title="halver.py"\n(.*?)```', page.read_text(), re.S)
     (tmp_path / "halver.py").write_text(code.replace("self.last < 10", "self.last < 1"))
     own = "workers={halver: " + f"{tmp_path}/halver.py:HalverSpec" + "}"
     run = trained(cluster, tmp_path, "own", *THREE, own, "stop.seconds=15", "stop.steps=null", "stop.return=null")

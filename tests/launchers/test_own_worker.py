@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "tasks" / "your-own-worker.md"
 @pytest.fixture
 def halver(tmp_path: Path) -> str:
     """The file of the documentation page, every tenth of a second instead of every ten."""
-    (code,) = re.findall(r"```python\n(# halver.py\n.*?)```", PAGE.read_text(), re.S)
+    (code,) = re.findall(r'```python title="halver.py"\n(.*?)```', PAGE.read_text(), re.S)
     path = tmp_path / "halver.py"
     path.write_text(code.replace("self.last < 10", "self.last < 0.1"))
     return f"{path}:HalverSpec"
