@@ -4,6 +4,7 @@ on from the last checkpoint."""
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import threading
 import time
@@ -17,7 +18,7 @@ import torch
 
 from shoal.api.experiment import Experiment
 from shoal.api.program import Program
-from shoal.base.errors import ShoalError
+from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import VARIABLE
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
@@ -85,6 +86,15 @@ class Feed:
             return max(number, seen), self._items[number:]
 
 
+def check_reachable(folder: Path) -> None:
+    """The controller writes the run's folder: it has to live on a machine that has it."""
+    if not folder.is_dir():
+        raise InputError(
+            f"the run's folder {folder} cannot be reached from {platform.node()}, where its controller was placed: "
+            "start the run on a machine of the cluster, or in a folder that its machines share"
+        )
+
+
 class RayController(Peer):
     """`news` and `obey` are for drivers, `receive` for the agents of other machines."""
 
@@ -117,6 +127,7 @@ class RayController(Peer):
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
     def _train(self) -> Outcome:
+        check_reachable(self._folder.path)
         torch.set_num_threads(1)
         program = expand(Experiment.parse(self._order.settings), exact=False)
         return run_in(
