@@ -111,14 +111,19 @@ class Allreduce(ReplicaSync):
         ranks = range(of if of > 1 and context.supervised else 0)  # in one process, whoever polls them sees to it
         self._ready = [streams.mailbox(names.ready(plan.name, rank)) for rank in ranks]
         self._first = context.life.incarnation * LIFE
+        self._several = len(context.program.learners) > 1
 
     def may_begin(self, updates: int, ready: Callable[[], bool]) -> bool:
-        """Nobody blocks inside an update that another has not begun: each says that it is ready, the first says go."""
+        """The first says go, so that nobody is inside an update when the run rests. Where several policies learn, each says first
+        that it is ready: a replica that blocks in the update of one would hold up the actors of the other."""
         if not self._ready:
             return True
         mine, updates = self._ready[self.rank], self._first + updates
+        if self.rank and not self._several:
+            return self._ready[0].latest() >= updates and ready()
         if mine.latest() < updates:
-            if not ready() or (self.rank == 0 and any(other.latest() < updates for other in self._ready[1:])):
+            others = self._ready[1:] if self.rank == 0 and self._several else []
+            if not ready() or any(other.latest() < updates for other in others):
                 return False
             mine.publish(updates, np.zeros(1, np.uint8))
         return self._ready[0].latest() >= updates
