@@ -111,7 +111,7 @@ class Allreduce(ReplicaSync):
         ranks = range(of if of > 1 and context.supervised else 0)  # in one process, whoever polls them sees to it
         self._ready = [streams.mailbox(names.ready(plan.name, rank)) for rank in ranks]
         self._first = context.life.incarnation * LIFE
-        self._several = len(context.program.learners) > 1
+        self._several = bool(self._ready) and len(context.program.learners) > 1
 
     def may_begin(self, updates: int, ready: Callable[[], bool]) -> bool:
         """The first says go, so that nobody is inside an update when the run rests. Where several policies learn, each says first
