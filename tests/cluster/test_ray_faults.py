@@ -35,8 +35,8 @@ def rows(run: Path) -> list[dict[str, Any]]:
 
 
 def machines(run: Path) -> dict[str, str]:
-    """Host -> the machine that it was placed on last."""
-    return {event["host"]: event["node"] for event in lines(run / "events.jsonl") if event["kind"] == "placed"}
+    """Process -> the machine that it was placed on last."""
+    return {event["process"]: event["node"] for event in lines(run / "events.jsonl") if event["kind"] == "placed"}
 
 
 def goes_on(run: Path, more: int = 5, seconds: float = 150) -> None:
@@ -62,10 +62,10 @@ def test_a_machine_is_killed_and_the_run_reaches_its_bar(
     run, driver = run_of("killed", *words)
     home = machines(run)["trainer"]
     dead = next(address for address in machines(run).values() if address not in (home, cluster.addresses[0]))
-    moved = [host for host, address in machines(run).items() if address == dead]
+    moved = [process for process, address in machines(run).items() if address == dead]
     cluster.kill_node(node_of(cluster, dead))
     began = time.monotonic()
-    until(lambda: all(machines(run)[host] != dead for host in moved), "its workers have other places")
+    until(lambda: all(machines(run)[process] != dead for process in moved), "its workers have other places")
     print(f"a machine with {', '.join(moved)} was killed; they work elsewhere after {time.monotonic() - began:.1f} s")
     assert driver.wait(300) == 0, (tmp_path / "killed.log").read_text()
     assert_balanced(run)

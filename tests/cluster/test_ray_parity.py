@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nodes import Cluster
-from test_ray_runs import SPREAD, assert_balanced, cluster, lines, trained, weights  # noqa: F401 (a fixture)
+from test_ray_runs import (  # noqa: F401 (fixtures)
+    SHOAL, SPREAD, assert_balanced, cluster, lines, run_of, trained, until, weights,
+)  # fmt: skip
 
 from shoal.api.experiment import load_experiment
 from shoal.checkpoints.store import CheckpointStore
@@ -38,6 +45,18 @@ def test_evaluation_beside_training(cluster: Cluster, tmp_path: Path) -> None:  
 
 
 @pytest.mark.slow
+def test_ppo_reaches_its_bar_with_evaluation_beside_training(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    run = trained(cluster, tmp_path, "bar", "placement.actors=4", "placement.cluster.strategy=spread",
+                  "evaluation.every=20 updates", "evaluation.episodes=20")  # fmt: skip
+    scores = [line["return"] for line in lines(run / "events.jsonl") if line["kind"] == "evaluation"]
+    print(f"cartpole on three machines, evaluated beside training: {scores}")
+    assert len(scores) >= 2
+    end = next(line for line in lines(run / "events.jsonl") if line["kind"] == "stop")
+    assert "stop.return = 475 reached" in end["reason"], end
+    assert len(set(places(run).values())) == 3
+
+
+@pytest.mark.slow
 def test_a_curriculum(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
     run = trained(cluster, tmp_path, "staged", "placement.actors=2", "placement.cluster.strategy=spread",
                   recipe="deep-sea-stages")  # fmt: skip
@@ -60,17 +79,42 @@ def test_buffer_workers_on_another_machine_than_the_trainer(cluster: Cluster, tm
     assert "stop.return = 475 reached" in end["reason"], end
 
 
-@pytest.mark.slow
-def test_a_worker_of_ones_own(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+def halver(folder: Path) -> str:
+    """The worker of the documentation page, every second instead of every ten, as a word of the command line."""
     page = Path(__file__).parents[2] / "docs" / "tasks" / "your-own-worker.md"
     (code,) = re.findall(r'```python title="halver.py"\n(.*?)```', page.read_text(), re.S)
-    (tmp_path / "halver.py").write_text(code.replace("self.last < 10", "self.last < 1"))
-    own = "workers={halver: " + f"{tmp_path}/halver.py:HalverSpec" + "}"
-    run = trained(cluster, tmp_path, "own", *THREE, own, "stop.seconds=15", "stop.steps=null", "stop.return=null")
-    rates = [line["lr"] for line in lines(run / "events.jsonl") if line["kind"] == "reconfigured"]
-    assert rates[:3] == [5e-4, 2.5e-4, 1.25e-4]
+    (folder / "halver.py").write_text(code.replace("self.last < 10", "self.last < 1"))
+    return "workers={halver: " + f"{folder}/halver.py:HalverSpec" + "}"
+
+
+@pytest.mark.slow
+def test_a_worker_of_ones_own_is_killed(run_of: Callable[..., Any], cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    run, _ = run_of("killed", *THREE, halver(tmp_path))
+
+    def seen() -> dict[str, Any]:
+        status = cluster.run(1, [*SHOAL, "status", str(run), "--json"], cwd=tmp_path).stdout
+        return next(line for line in json.loads(status)["workers"] if line["name"] == "halver")
+
+    os.kill(seen()["pid"], signal.SIGKILL)
+    until(lambda: seen()["restarts"] == 1 and seen()["state"] == "alive", "it is started again")
+    orders = len(rates(run))
+    until(lambda: len(rates(run)) > orders, "its next life orders again")
+    saved = CheckpointStore(run / "checkpoints")
+    until(lambda: state_of(saved.latest(), "halver")["rate"] == rates(run)[-1], "its next life is saved")
+
+
+def rates(run: Path) -> list[float]:
+    return [line["lr"] for line in lines(run / "events.jsonl") if line["kind"] == "reconfigured"]
+
+
+@pytest.mark.slow
+def test_a_worker_of_ones_own(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    run = trained(
+        cluster, tmp_path, "own", *THREE, halver(tmp_path), "stop.seconds=15", "stop.steps=null", "stop.return=null"
+    )
+    assert rates(run)[:3] == [5e-4, 2.5e-4, 1.25e-4]
     kept = state_of(CheckpointStore(run / "checkpoints").latest(), "halver")
-    assert kept["rate"] == rates[-1]
+    assert kept["rate"] == rates(run)[-1]
     assert kept["episodes"] > 0
 
 
