@@ -48,7 +48,7 @@ def test_evaluation_beside_training(cluster: Cluster, tmp_path: Path) -> None:  
 def test_ppo_reaches_its_bar_with_evaluation_beside_training(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
     run = trained(cluster, tmp_path, "bar", "placement.actors=4", "placement.cluster.strategy=spread",
                   "evaluation.every=20 updates", "evaluation.episodes=20")  # fmt: skip
-    scores = [line["return"] for line in lines(run / "events.jsonl") if line["kind"] == "evaluation"]
+    scores = [line["mean_reward"] for line in lines(run / "events.jsonl") if line["kind"] == "evaluation"]
     print(f"cartpole on three machines, evaluated beside training: {scores}")
     assert len(scores) >= 2
     end = next(line for line in lines(run / "events.jsonl") if line["kind"] == "stop")
