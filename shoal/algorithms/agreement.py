@@ -12,6 +12,8 @@ What may fail where, so that nobody is left waiting:
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -28,15 +30,23 @@ from shoal.streams.transports.shm.shared_block import SharedBlock
 PATIENCE = 600.0
 """Seconds to wait for the other replicas. A dead one is seen long before, by its owner: this is for one that hangs."""
 
+LOOK = 0.5
+"""Seconds between two signs of life of a replica that waits."""
+
 _SUMMED = (torch.float32, torch.float64)
 
 
 class AllreduceLearner(Learner):
-    """One of several replicas that start from equal parameters, and stay equal to the last bit."""
+    """One of several replicas that start from equal parameters, and stay equal to the last bit.
 
-    def __init__(self, tally: Tally, rank: int, patience: float = PATIENCE) -> None:
+    `alive` is called with every step, and while it waits for the others.
+    """
+
+    def __init__(
+        self, tally: Tally, rank: int, patience: float = PATIENCE, alive: Callable[[], None] = lambda: None
+    ) -> None:
         self.steps = 0
-        self._tally, self._rank, self._patience = tally, rank, patience
+        self._tally, self._rank, self._patience, self._alive = tally, rank, patience, alive
         self._messages: dict[tuple[int, torch.dtype], _Message] = {}
 
     def step(self, loss: Tensor | Differentiable, optimiser: Optimiser, weight: float = 1.0) -> float:
@@ -75,9 +85,21 @@ class AllreduceLearner(Learner):
         try:
             for start in range(0, len(vector), room):
                 piece = vector[start : start + room]
-                piece[:] = self._tally.sum(self._rank, piece, self._patience)
+                piece[:] = self._sum_piece(piece)
         except TimeoutError as error:
             raise ShoalError(f"replica {self._rank} waits in vain: {error}; see the logs of those") from error
+
+    def _sum_piece(self, piece: np.ndarray) -> np.ndarray:
+        """Who waits for the others says so: it is not the one that hangs."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            self._alive()
+            left = deadline - time.monotonic()
+            try:
+                return self._tally.sum(self._rank, piece, min(LOOK, max(0.0, left)))
+            except TimeoutError:
+                if left <= LOOK:
+                    raise
 
 
 class _Message:

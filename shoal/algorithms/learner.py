@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -70,12 +71,17 @@ def advance(optimiser: Optimiser) -> float:
 
 
 class SoloLearner(Learner):
-    """A trainer without replicas, or a replica that trains by `hogwild`: the others are in the parameters."""
+    """A trainer without replicas, or a replica that trains by `hogwild`: the others are in the parameters.
 
-    def __init__(self) -> None:
+    `alive` is called with every step: an update may be long.
+    """
+
+    def __init__(self, alive: Callable[[], None] = lambda: None) -> None:
         self.steps = 0
+        self._alive = alive
 
     def step(self, loss: Tensor | Differentiable, optimiser: Optimiser, weight: float = 1.0) -> float:
+        self._alive()
         if not weight:
             return 0.0
         gradients = optimiser.flat.gradients

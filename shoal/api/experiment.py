@@ -130,6 +130,8 @@ class PlacementConfig(Config):
     """Equal bits whoever runs it: rounds act with the version due, fragments are ordered by actor. Default: at lag 0 and inline."""
     pin: bool | None = None
     """On one machine: each worker process keeps to one core. Default: where there are exactly as many as cores."""
+    hang: Duration = Field(60.0, gt=0)
+    """A worker that gives no sign of life for so long is killed and started again; inside an environment `env.timeout` counts."""
     cluster: ClusterConfig = ClusterConfig()
     """What workers reserve, and on which machines."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.api.env import Episode
-from shoal.api.evaluation import Evaluation
+from shoal.api.evaluation import Evaluation, Scores
 from shoal.api.metric import Metric
 from shoal.api.orders import Order
 
@@ -74,6 +74,14 @@ class Evaluated(Message):
     """A version was evaluated."""
 
     evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class Confirmed(Message):
+    """The greedy episodes that decide whether `stop.return` is reached."""
+
+    version: int
+    scores: Scores
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ affair. A worker kind is one file: its spec (`shoal.api.program.WorkerSpec`), ho
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 from shoal.api.messages import Message
 from shoal.api.orders import Order
@@ -41,16 +42,27 @@ class Worker(ABC):
 
 
 class Heartbeat:
-    """Who is told that a worker is inside its environments, and that it is not: a supervisor sees if it hangs there."""
+    """Where a process gives signs of life, from its own loop: a supervisor sees if it hangs, whatever it hangs in."""
 
-    def begin(self, seconds: float) -> None:
-        """The environments are being made, which may take so long besides."""
+    def begin(self, seconds: float, *, in_env: bool) -> None:
+        """The workers are being built, which may take so long besides; `in_env`: environments among them."""
         return
 
     def beat(self) -> None:
-        """The environments are stepped now."""
+        """The environments are stepped now: they have `env.timeout`."""
         return
 
     def rest(self) -> None:
-        """They are left alone."""
+        """The process is in its own loop, at work or waiting: the next sign must come within `placement.hang`."""
         return
+
+
+class Pulse(NamedTuple):
+    """What the signs of life of a process say."""
+
+    silent: float = 0.0
+    """Seconds since the last; 0 before the first."""
+    in_env: bool = False
+    """That one was given on the way into its environments."""
+    longest: float = 0.0
+    """Seconds of the longest silence that ended well."""

@@ -13,7 +13,6 @@ from shoal.cli.output import command
 from shoal.recipes import find
 
 if TYPE_CHECKING:
-    from shoal.api.experiment import PlacementConfig
     from shoal.runs.run import Outcome
 
 
@@ -40,7 +39,7 @@ def run(
         from shoal.api.experiment import load_experiment
 
         experiment = load_experiment(path, overrides)
-        if on == "local" and _needs_processes(experiment.placement):
+        if on == "local":
             from shoal.launchers.forkserver import warm
 
             warm()
@@ -90,8 +89,3 @@ def _say(outcome: Outcome, recipe: str) -> None:
     if outcome.interrupted:
         print(f"go on:   {command()} train {recipe} --trial {outcome.folder.name} --resume")
         sys.exit(EXIT_INTERRUPTED)
-
-
-def _needs_processes(placement: PlacementConfig) -> bool:
-    """It says so; where a probe decides, processes are started when it has."""
-    return placement.actors is not None or (placement.trainers or 1) > 1 or placement.inference == "worker"

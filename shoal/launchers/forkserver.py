@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import multiprocessing
+import os
 import signal
+import threading
+import time
+from collections.abc import Iterator
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+
+_server: Any = forkserver._forkserver
+PR_SET_PDEATHSIG = 1
+PATIENCE, LOOK = 60.0, 0.5
+"""Seconds that a start may take, imports included, and between two looks at whether the fork server was stopped."""
 
 
 def context() -> ForkServerContext:
@@ -27,3 +40,41 @@ def warm() -> None:
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def not_for_ever() -> Iterator[None]:
+    """While entered, a fork server that hangs is killed, so that whoever asks it fails instead of waiting."""
+    over = threading.Event()
+    threading.Thread(target=_watch, args=(over,), daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _watch(over: threading.Event) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not over.wait(LOOK):
+        pid = _server._forkserver_pid
+        if pid is not None and (_stopped(pid) or time.monotonic() > deadline):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _stopped(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return False
+
+
+def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def let_go() -> None:
+    """In a process that came from it: do not keep it alive. It then ends with the launcher, and everybody ends with it."""
+    if _server._forkserver_alive_fd is not None:
+        os.close(_server._forkserver_alive_fd)
+        _server._forkserver_alive_fd = None

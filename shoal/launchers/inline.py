@@ -64,6 +64,7 @@ class InlineLauncher:
         self._workers = self._build(sync.one_machine, checkpoints)
         self._polled = self._in_turn(threads=program.trainers > 1 and sync.in_step)
         self._answers: list[Message] = []
+        self._interrupts = Interrupts()
 
     def _build(self, shared: bool, checkpoints: Path | None) -> dict[WorkerSpec, Worker]:
         """Trainers first, so that the version that everyone starts from is out. Replicas need parameters of their own each,
@@ -96,9 +97,10 @@ class InlineLauncher:
     def run(self, conductor: Conductor) -> str | None:
         """Poll until there is a reason to stop; the name of the signal that ended it, if one did."""
         controller = conductor.controller
-        with Interrupts() as interrupts:
+        with self._interrupts as interrupts:
             while controller.reason is None:
                 conductor.listen()
+                controller.look()
                 if interrupts.caught:
                     controller.stop(f"interrupted by {interrupts.caught}")
                 elif controller.paused:
@@ -157,8 +159,9 @@ class InlineLauncher:
     def run_only(self, conductor: Conductor, kind: str, done: Callable[[], bool]) -> None:
         """Let the workers of one kind go on, and nobody else, until it is `done`; a signal ends it."""
         workers = [worker for spec, worker in self._workers.items() if spec.kind == kind]
-        with Interrupts() as interrupts:
+        with self._interrupts as interrupts:
             while not (done() or interrupts.caught):
+                conductor.controller.look()
                 conductor.listen()
                 for worker in workers:
                     for message in worker.poll(0.0):
@@ -176,8 +179,9 @@ class InlineLauncher:
         """Write into a mailbox that the controller writes."""
         self._streams.mailbox(stream).publish(version, block)
 
-    def quiet(self) -> None:
+    def quiet(self) -> bool:
         """Nothing else runs while this thread is here."""
+        return True
 
     def save(self, round_: int) -> Snapshot:
         """What all workers hold. What trainers learned is taken as it is, without a copy through bytes."""

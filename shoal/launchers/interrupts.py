@@ -7,24 +7,33 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class Interrupts:
-    """While entered, SIGINT and SIGTERM are noted in `caught`. Outside the main thread it catches nothing."""
+    """While entered, once or inside itself, SIGINT, SIGTERM and SIGHUP are noted in `caught`. Outside the main thread it catches
+    nothing, and a SIGHUP that is ignored, as by `nohup`, stays so."""
 
     def __init__(self) -> None:
         self.caught: str | None = None
         self._before: dict[int, Any] = {}
+        self._depth = 0
 
     def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._depth += 1
+        if self._depth == 1 and threading.current_thread() is threading.main_thread():
+            heeded = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._depth -= 1
+        if not self._depth:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+            self._before = {}
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.caught is not None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from shoal.api.messages import Message
 from shoal.api.orders import Order
+from shoal.base.errors import ShoalError
 from shoal.streams.primitives import Mailbox
 from shoal.streams.sample import Account
 from shoal.workers.controller import Controller
@@ -24,6 +25,10 @@ class Snapshot:
     """As `policy/name`."""
     states: dict[str, bytes] = field(default_factory=dict)
     """Worker -> its state, packed."""
+
+
+class HangsError(ShoalError):
+    """A worker does not answer, and nobody can wait for it."""
 
 
 class RunFiles(Protocol):
@@ -56,7 +61,10 @@ class Conductor(Protocol):
         """A worker said something."""
 
     def listen(self) -> None:
-        """Take orders of people, if there are any."""
+        """Take orders of people, if there are any, and carry out what is decided."""
+
+    def answer(self) -> None:
+        """Take orders of people; what is decided waits: something else is being carried out."""
 
 
 class Launcher(Protocol):
@@ -80,11 +88,11 @@ class Launcher(Protocol):
     def publish(self, stream: str, version: int, block: Any) -> None:
         """Write into a mailbox that the controller writes."""
 
-    def quiet(self) -> None:
-        """Return when no trainer is inside an update."""
+    def quiet(self) -> bool:
+        """Return when no trainer is inside an update; False: the run is to end before that."""
 
     def save(self, round_: int) -> Snapshot:
-        """What all workers hold, before that round."""
+        """What all workers hold, before that round. HangsError: the run is to end, and somebody does not answer."""
 
     def accounts(self) -> Account:
         """What became of all rows of this launch."""

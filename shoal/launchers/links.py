@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shoal.api.experiment import Experiment
 from shoal.api.program import Process
+from shoal.api.worker import Pulse
 from shoal.base.errors import InputError, ShoalError
 from shoal.monitoring.bottleneck import TimeAccount
 from shoal.streams.control import Failure
@@ -15,6 +17,10 @@ from shoal.workers.context import Life
 
 CRASHES, CRASH_SPAN = 5, 60.0
 """A process may die this often within so many seconds and is started again."""
+SILENT = 3.0
+"""Seconds after which people are told how long a process has been silent."""
+ASLEEP = 5.0
+"""Seconds between two looks of the launcher after which it was away itself, by Ctrl-Z for example."""
 
 
 @dataclass
@@ -66,6 +72,47 @@ class Death:
         return self.life is not self.link.life
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Seconds that a process may be silent."""
+
+    env: float
+    """Inside its environments."""
+    hang: float
+    """Elsewhere."""
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Limits:
+        """By `env.timeout` and `placement.hang`."""
+        return cls(experiment.env.timeout, experiment.placement.hang)
+
+    def exceeded(self, name: str, pulse: Pulse) -> str | None:
+        """Why a process is to be killed, if it is."""
+        if pulse.silent <= (self.env if pulse.in_env else self.hang):
+            return None
+        if pulse.in_env:
+            return f"{name} was killed: a step took longer than env.timeout = {self.env:g} s"
+        return f"{name} was killed: it gave no sign of life for placement.hang = {self.hang:g} s"
+
+
+class Attention:
+    """Silence counts only while somebody listens: who was stopped for an hour must not take all others for hung."""
+
+    def __init__(self) -> None:
+        self._since = self._looked = time.monotonic()
+
+    def look(self) -> None:
+        """The launcher looks at its processes."""
+        now = time.monotonic()
+        if now - self._looked > ASLEEP:
+            self._since = now
+        self._looked = now
+
+    def heard(self, pulse: Pulse) -> Pulse:
+        """The part of a silence that was listened to."""
+        return pulse._replace(silent=min(pulse.silent, time.monotonic() - self._since))
+
+
 def failure_reason(failure: Failure) -> str:
     """Why a process ended; what no new life would mend is raised."""
     if failure.wrong_input:
@@ -82,11 +129,12 @@ def count_death(death: Death) -> None:
         raise ShoalError("\n".join(filter(None, [link.trace.rstrip(), f"{death.cause} {crashes}"])))
 
 
-def worker_lines(links: Sequence[Link]) -> list[dict[str, Any]]:
-    """A line per worker, for people: where it lives, how it fares, where its time goes."""
+def worker_lines(links: Sequence[Link], pulses: Mapping[int, Pulse]) -> list[dict[str, Any]]:
+    """A line per worker, for people: where it lives, how it fares, where its time goes. `pulses`: by the numbers of processes."""
     lines: list[dict[str, Any]] = []
     for link in links:
         shares = link.time.shares()
-        facts = {"pid": link.pid, "state": "alive", "restarts": link.life.incarnation}
+        state = "alive" if pulses[link.number].silent < SILENT else f"silent for {pulses[link.number].silent:.0f} s"
+        facts = {"pid": link.pid, "state": state, "restarts": link.life.incarnation}
         lines += [{"name": w.name, "kind": w.kind, **facts, **shares.get(w.kind, {})} for w in link.process.workers]
     return lines

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from shoal.base.importing import importing
+from shoal.launchers.forkserver import die_with_parent
+
+die_with_parent()  # even if it is stopped
 
 with importing():
     import safetensors.torch  # noqa: F401

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
@@ -18,10 +17,11 @@ from shoal.api.messages import Message, Numbers, Saved
 from shoal.api.metric import Metric, merge_into
 from shoal.api.orders import Order, Save, Stop
 from shoal.api.program import Program
-from shoal.api.worker import Worker
+from shoal.api.worker import Heartbeat, Worker
 from shoal.base.faults import parse_faults
 from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.store import CheckpointStore
+from shoal.launchers.forkserver import die_with_parent, let_go
 from shoal.monitoring.logs import log_to
 from shoal.rollout.plans import Plans
 from shoal.streams import names
@@ -37,8 +37,7 @@ POLL = 0.1
 QUIET = 0.1
 """Seconds between two messages that hold nothing but numbers."""
 STARTING = 60.0
-"""Seconds that environments may take to be made and reset, on top of `env.timeout`."""
-PR_SET_PDEATHSIG = 1
+"""Seconds that workers and their environments may take to be made, on top of what they have for a step."""
 GRACE = 10
 """Seconds a process lives on after SIGTERM, so that the launcher can save and end the run first."""
 
@@ -69,6 +68,7 @@ class ProcessOrder(NamedTuple):
 def serve(order: ProcessOrder, connection: Connection) -> None:
     """Run the workers of one process until told to stop, or until the launcher is gone."""
     die_with(order.launcher)
+    let_go()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the launcher decides what it means
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))  # so may this; but who sends it to us alone means us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -90,24 +90,23 @@ def work(order: ProcessOrder, control: ControlEnd) -> None:
     """Attach to the streams, build the workers, poll them until told to stop."""
     streams = AttachedStreams(order.streams, order.life.incarnation)
     orders = OrderReader(streams.ring(names.orders(order.process)))
-    workers = build_workers(order, streams)
+    heartbeat = HeartbeatBoard.attach(order.heartbeats).place(order.number)
+    workers = build_workers(order, streams, heartbeat)
     try:
-        poll_workers(workers, control, streams.waiter, orders)
+        poll_workers(workers, control, streams.waiter, orders, heartbeat)
     finally:
         for worker in workers:
             worker.close()
 
 
-def build_workers(order: ProcessOrder, streams: AttachedStreams) -> list[Worker]:
+def build_workers(order: ProcessOrder, streams: AttachedStreams, heartbeat: Heartbeat) -> list[Worker]:
     """The workers of a process, in the order in which they are polled."""
+    program = Program.from_json(order.program)
+    specs = program.process(order.process).workers
+    heartbeat.begin(STARTING, in_env=any(spec.steps_env for spec in specs))
     life = order.life
     if order.checkpoint >= 0:
         life.start = CheckpointStore(Path(order.checkpoints)).load(order.checkpoint)
-    program = Program.from_json(order.program)
-    specs = program.process(order.process).workers
-    heartbeat = HeartbeatBoard.attach(order.heartbeats).place(order.number)
-    if any(spec.steps_env for spec in specs):
-        heartbeat.begin(STARTING)
     context = Context(
         program, Plans(program), streams, life, heartbeat, parse_faults(order.faults, events_of(program)),
         supervised=True, checkpoints=Path(order.checkpoints) if order.checkpoints else None,
@@ -122,13 +121,16 @@ def events_of(program: Program) -> dict[str, tuple[str, ...]]:
     return {spec.kind: spec.events for spec in program.workers}
 
 
-def poll_workers(workers: list[Worker], control: ControlEnd, waiter: Waiter, orders: OrderReader) -> None:
+def poll_workers(
+    workers: list[Worker], control: ControlEnd, waiter: Waiter, orders: OrderReader, heartbeat: Heartbeat
+) -> None:
     """Obey and poll in turn, and say what was done, until told to stop."""
     outbox, stopped = Outbox(control), False
 
     def sweep() -> bool:
         nonlocal stopped
         worked = False
+        heartbeat.rest()
         for to, order in orders.take() if orders.waiting else ():
             worked = True
             stopped |= isinstance(order, Stop)
@@ -190,7 +192,7 @@ def die_with(launcher: int) -> None:
 
     End with the fork server too: without it the launcher takes us for dead, and starts another in our place.
     """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     handle = os.pidfd_open(launcher)
 
     def watch() -> None:

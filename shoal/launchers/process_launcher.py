@@ -23,9 +23,9 @@ from shoal.checkpoints.store import CheckpointStore
 from shoal.checkpoints.worker_state import BEFORE
 from shoal.launchers.deadlock import Standing, flushes
 from shoal.launchers.interrupts import Interrupts
-from shoal.launchers.launcher import Conductor, RunFiles, Snapshot
+from shoal.launchers.launcher import Conductor, HangsError, RunFiles, Snapshot
 from shoal.launchers.life import older_versions, saves_state
-from shoal.launchers.links import Death, Link, count_death
+from shoal.launchers.links import SILENT, Death, Limits, Link, count_death
 from shoal.launchers.orders import OrderBook
 from shoal.launchers.supervision import ProcessStreams, Supervision
 from shoal.launchers.updates import Updates
@@ -39,8 +39,8 @@ from shoal.workers.trainer import TrainerSpec
 
 POLL = 0.1
 """Seconds between two looks at signals and clocks."""
-REST = 120.0
-"""Seconds without any progress in which a trainer has to come to rest, or to hand in its state."""
+REST = 60.0
+"""Seconds without any progress in which a trainer has to come to rest, on top of those after which it counts as hung."""
 
 Replica = tuple[str, int]
 """Policy and rank."""
@@ -54,6 +54,8 @@ class ProcessLauncher:
     ) -> None:  # fmt: skip
         self._program, self._files, self._streams, self._supervisor = program, files, streams, supervisor
         self._sync, self._starts = sync_class(program), life.starts
+        self._limits = Limits.of(program.experiment)
+        self._interrupts = Interrupts()
         self.mailboxes = {name: streams.mailbox(names.version(name)) for name in program.learners}
         speaking = range(1 if self._sync.in_step else program.trainers)
         self._replicas = [(policy, rank) for policy in program.learners for rank in speaking]
@@ -78,7 +80,7 @@ class ProcessLauncher:
     def run(self, conductor: Conductor) -> str | None:
         """Hear what the workers did until there is a reason to stop; the signal that ended it, if one did."""
         self._conductor, controller = conductor, conductor.controller
-        with Interrupts() as interrupts:
+        with self._interrupts as interrupts:
             while controller.reason is None:
                 self._pump()
                 while self._inbox and controller.reason is None:
@@ -86,9 +88,15 @@ class ProcessLauncher:
                     self._release()
                 conductor.listen()
                 self._release()
-                if interrupts.caught:
-                    controller.stop(f"interrupted by {interrupts.caught}")
+                self._obey()
             return interrupts.caught
+
+    def _obey(self) -> None:
+        """Signals and the clock, whatever the workers do."""
+        controller = self._conductor.controller
+        if self._interrupts.caught:
+            controller.stop(f"interrupted by {self._interrupts.caught}")
+        controller.look()
 
     def _pump(self) -> bool:
         """Wait for news, take it in, see to the dead. Whether there was progress."""
@@ -98,7 +106,7 @@ class ProcessLauncher:
         for _, message in self._supervisor.heard():
             progress |= isinstance(message, Updated) or (isinstance(message, Episodes) and message.steps > 0)
             self._take(message)
-        for death in list(self._supervisor.deaths(self._program.experiment.env.timeout)):
+        for death in list(self._supervisor.deaths(self._limits)):
             if not death.over:
                 self._revive(death)
         if len(self.mailboxes) > 1 and not self._program.buffers:
@@ -215,16 +223,22 @@ class ProcessLauncher:
     def run_only(self, conductor: Conductor, kind: str, done: Callable[[], bool]) -> None:
         """Let the workers of one kind go on, and nobody else: the gates are closed, so only they have something to do."""
         self._conductor = conductor
-        with Interrupts() as interrupts:
+        with self._interrupts as interrupts:
             while not (done() or interrupts.caught):
                 self._pump()
                 while self._inbox:
                     conductor.receive(self._inbox.popleft())
                 conductor.listen()
+                conductor.controller.look()
 
-    def quiet(self) -> None:
-        """Until every trainer rests: what is evaluated or saved then is one version."""
-        self._until(lambda: len(self._resting) == len(self._replicas), "come to rest")
+    def quiet(self) -> bool:
+        """Until every trainer rests: what is evaluated or saved then is one version. False: the run is to end before that."""
+
+        def done() -> bool:
+            return len(self._resting) == len(self._replicas) or self._conductor.controller.reason is not None
+
+        self._until(done, "the trainers did not come to rest")
+        return len(self._resting) == len(self._replicas)
 
     def save(self, round_: int) -> Snapshot:
         """What all workers hold. Those who died since do not know how the round began, and have nothing to give."""
@@ -234,7 +248,11 @@ class ProcessLauncher:
         specs = [spec for spec in self._program.workers if whole or (isinstance(spec, TrainerSpec) and spec.rank == 0)]
         for spec in specs:
             self.order(spec.name, Save(self._saves, round_))
-        self._until(lambda: all(spec.name in self._saved for spec in specs), "say what they hold", "workers")
+
+        def missing() -> list[str]:
+            return [spec.name for spec in specs if spec.name not in self._saved]
+
+        self._until(lambda: not missing(), "the workers did not say what they hold", missing)
         self._hear_last_updates()
         snapshot = Snapshot()
         for spec in specs:
@@ -249,18 +267,30 @@ class ProcessLauncher:
             snapshot.states[BEFORE] = older_versions(self._program, self.mailboxes, versions)
         return snapshot
 
-    def _until(self, done: Callable[[], bool], what: str, who: str = "trainers") -> None:
-        deadline = time.monotonic() + REST
+    def _until(self, done: Callable[[], bool], what: str, missing: Callable[[], list[str]] = list) -> None:
+        """Those who hang meanwhile are started again; but in a run that is to end, nobody waits for them: HangsError."""
+        patience = REST + self._limits.env + self._limits.hang
+        deadline = time.monotonic() + patience
         while not done():
             if time.monotonic() > deadline:
-                raise ShoalError(f"the {who} did not {what} within {REST:.0f} s: see {self._files.logs}")
+                raise ShoalError(f"{what} within {patience:.0f} s: see {self._files.logs}")
             if self._pump():  # one that is not at rest yet may wait for environments that are slow
-                deadline = time.monotonic() + REST
+                deadline = time.monotonic() + patience
+            self._conductor.answer()
+            self._obey()
+            if self._conductor.controller.reason is not None:
+                self._check_for_hung(missing())
+
+    def _check_for_hung(self, workers: list[str]) -> None:
+        for link in self._supervisor.links:
+            pulse = self._supervisor.pulse(link)
+            if pulse.silent > max(SILENT, 2 * pulse.longest) and any(w.name in workers for w in link.process.workers):
+                raise HangsError(f"{link.name} has given no sign of life for {pulse.silent:.0f} s")
 
     def _hear_last_updates(self) -> None:
         """A run that was told to stop in the middle of an update is saved after it, once all have told of it."""
         if self._conductor.controller.reason is not None:
-            self._until(lambda: not self._updates.due, "tell of the last update", "workers")
+            self._until(lambda: not self._updates.due, "the workers did not tell of the last update")
             while self._inbox:
                 self._conductor.receive(self._inbox.popleft())
 

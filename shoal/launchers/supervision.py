@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from shoal.api.messages import Message
-from shoal.launchers.links import Death, Link
+from shoal.api.worker import Pulse
+from shoal.launchers.links import Death, Limits, Link
 from shoal.streams.primitives import Mailbox, Ring
 from shoal.streams.sample import Account
 from shoal.streams.shared_streams import Counters
@@ -59,8 +60,11 @@ class Supervision(Protocol):
     def heard(self) -> Iterator[tuple[Link, Message]]:
         """All that was said since, process by process."""
 
-    def deaths(self, patience: float) -> Iterator[Death]:
-        """Who is dead, or is killed now because a step of its environments takes longer than `patience`."""
+    def deaths(self, limits: Limits) -> Iterator[Death]:
+        """Who is dead, or is killed now because it was silent for too long."""
+
+    def pulse(self, link: Any) -> Pulse:
+        """The signs of life of a process."""
 
     def kill(self, link: Any) -> None:
         """End a process at once."""

@@ -16,8 +16,9 @@ from typing import Any
 
 from shoal.api.messages import Message
 from shoal.api.program import Process
-from shoal.launchers.forkserver import context, warm
-from shoal.launchers.links import Death, Link, failure_reason, worker_lines
+from shoal.api.worker import Pulse
+from shoal.launchers.forkserver import context, not_for_ever, warm
+from shoal.launchers.links import SILENT, Attention, Death, Limits, Link, failure_reason, worker_lines
 from shoal.streams.control import ControlEnd, Failure
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
@@ -51,11 +52,12 @@ class Supervisor:
     ) -> None:
         self._serve, self._order, self._logs = serve, order, logs
         self._heartbeats = HeartbeatBoard.create(processes)
+        self._attention = Attention()
         self.links: list[ProcessLink] = []
 
     @property
     def heartbeats(self) -> SegmentHandle:
-        """Where processes say that they are inside their environments."""
+        """Where processes give signs of life."""
         return self._heartbeats.handle
 
     def start(self, process: Process, number: int, life: Life) -> None:
@@ -74,7 +76,7 @@ class Supervisor:
         running = processes.Process(
             target=self._serve, args=(self._order(process, number, life), there), name=process.name, daemon=True
         )
-        _start(running)
+        start_process(running)
         there.close()
         return running, ControlEnd(here)
 
@@ -95,8 +97,9 @@ class Supervisor:
                     link.time.add(getattr(said, "metrics", {}))
                     yield link, said
 
-    def deaths(self, patience: float) -> Iterator[Death]:
-        """Who is dead, or is killed now because a step of its environments takes longer than `patience`."""
+    def deaths(self, limits: Limits) -> Iterator[Death]:
+        """Who is dead, or is killed now because it was silent for too long."""
+        self._attention.look()
         for link in self.links:
             if link.failure is not None:
                 yield Death(link, failure_reason(link.failure), link.life)
@@ -104,34 +107,36 @@ class Supervisor:
                 how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
                 log = self._logs / f"{link.name}.log"
                 yield Death(link, f"{link.name} ended {how}: see {log}", link.life)
-            elif self.away(link) > patience:
+            elif (cause := limits.exceeded(link.name, self.pulse(link))) is not None:
                 link.running.kill()
-                cause = f"{link.name} was killed: a step took longer than env.timeout = {patience:g} s"
                 yield Death(link, cause, link.life)
 
-    def away(self, link: Link) -> float:
-        """Seconds that a process has been inside its environments without coming back."""
-        return self._heartbeats.away(link.number)
+    def pulse(self, link: Link) -> Pulse:
+        """The signs of life of a process."""
+        return self._attention.heard(self._heartbeats.pulse(link.number))
 
     # ------------------------------------------------------------ ends
 
     def workers(self) -> list[dict[str, Any]]:
         """A line per worker, for people."""
-        return worker_lines(self.links)
+        return worker_lines(self.links, {link.number: self.pulse(link) for link in self.links})
 
     def kill(self, link: ProcessLink) -> None:
         """End a process at once."""
         link.running.kill()
 
     def reap(self, link: ProcessLink, patience: float = PATIENCE) -> None:
-        """Wait for the end of a process, or bring it about. Once is enough."""
+        """Wait for the end of a process, or bring it about. Once is enough. One that is silent is not waited for."""
         if link.reaped:
             return
+        if self.pulse(link).silent > SILENT:
+            link.running.kill()
         link.running.join(patience if link.failure is None else min(patience, ENDING))
         if link.running.exitcode is None:
             link.running.kill()
-            link.running.join()
-        link.running.close()
+            link.running.join(PATIENCE)
+        if link.running.exitcode is not None:  # else the fork server hangs, which is the one who knows
+            link.running.close()
         link.control.close()
         link.failure, link.reaped = None, True
         self._heartbeats.clear(link.number)
@@ -145,12 +150,12 @@ class Supervisor:
         self._heartbeats.close()
 
 
-def _start(process: BaseProcess) -> None:
-    """A fork server that is just dying still takes orders, and obeys none: ask again, until it is seen to be dead and replaced."""
+def start_process(process: BaseProcess) -> None:
+    """From the fork server. One that is just dying takes orders and obeys none: ask again, until it is dead and replaced."""
     for attempt in range(ATTEMPTS):
         warm()
         try:
-            with _without_main():
+            with _without_main(), not_for_ever():
                 process.start()
             return
         except (OSError, EOFError):

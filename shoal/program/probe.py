@@ -10,11 +10,13 @@ import os
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shoal.api.experiment import Experiment, PlacementConfig
 from shoal.api.program import Program, resolved
-from shoal.api.worker import Worker
+from shoal.api.worker import Heartbeat, Worker
 from shoal.base.errors import InputError
+from shoal.envs.curriculum import check_stages
 from shoal.program.env_facts import EnvFacts, inspect_env
 from shoal.program.expand import expand
 from shoal.rollout.plans import Plans
@@ -30,6 +32,8 @@ STARTING = 2.0
 """Seconds that it takes until processes work."""
 WORTH = 0.85
 """A shape with more processes must need less than this part of the time."""
+MAKING = 60.0
+"""Seconds that environments may take to be made, on top of `env.timeout`."""
 LONG = 2.0
 """Seconds after which a probe goes by the round it has."""
 
@@ -51,12 +55,36 @@ class Shape:
         return self.seconds * rounds + (STARTING if self.processes else 0.0)
 
 
-def choose_placement(experiment: Experiment) -> tuple[Experiment, str | None]:
+class Survey(NamedTuple):
+    """What is known of an experiment once its environment was opened."""
+
+    experiment: Experiment
+    """With a placement."""
+    facts: EnvFacts
+    why: str | None
+    """A line that says why that placement."""
+
+
+def survey(heartbeat: Heartbeat, experiment: Experiment, *, place: bool) -> Survey:
+    """Open the environment and look; `place`: choose a placement where the experiment leaves it open."""
+    heartbeat.begin(MAKING, in_env=True)
+    check_stages(experiment)
+    facts = inspect_env(experiment)
+    heartbeat.rest()
+    if not place:
+        return Survey(experiment, facts, None)
+    chosen, why = choose_placement(experiment, facts, heartbeat)
+    return Survey(chosen, facts, why)
+
+
+def choose_placement(
+    experiment: Experiment, facts: EnvFacts | None = None, heartbeat: Heartbeat | None = None
+) -> tuple[Experiment, str | None]:
     """The experiment with a shape chosen, and a line that says why; as it is where it names one itself."""
     placement, cores = experiment.placement, len(os.sched_getaffinity(0))
     if placement.buffers or (placement.actors, placement.trainers, placement.together) != (None, None, None):
         return experiment, None
-    facts = inspect_env(experiment)
+    facts = facts or inspect_env(experiment)
     program = expand(experiment, facts=facts)
     if placement.inference == "worker":
         return _placed(experiment, {"actors": _divisor(program, max(1, cores - 1))}), None
@@ -64,7 +92,7 @@ def choose_placement(experiment: Experiment) -> tuple[Experiment, str | None]:
         return _placed(experiment, {"trainers": _divisor(program, cores)}), None
     if cores == 1 or _divisor(program, cores) == 1:
         return _placed(experiment, {"trainers": 1}), None
-    shapes = _shapes(program, cores, facts)
+    shapes = _shapes(program, cores, facts, heartbeat or Heartbeat())
     rounds = _rounds(program)
     best = shapes[0]
     for shape in shapes[1:]:
@@ -75,10 +103,10 @@ def choose_placement(experiment: Experiment) -> tuple[Experiment, str | None]:
     return _placed(experiment, best.changes), f"{words} ({others})" if others else words
 
 
-def _shapes(program: Program, cores: int, facts: EnvFacts) -> list[Shape]:
+def _shapes(program: Program, cores: int, facts: EnvFacts, heartbeat: Heartbeat) -> list[Shape]:
     """Simple ones first. A run too short to pay for processes is not measured further."""
     short = STARTING / (1 - WORTH)
-    sample, train = _measure(program, short / _rounds(program))
+    sample, train = _measure(program, heartbeat, short / _rounds(program))
     shapes = [Shape("one process", {"trainers": 1}, sample + train, processes=False)]
     if shapes[0].total(_rounds(program)) < short:
         return shapes
@@ -93,7 +121,9 @@ def _shapes(program: Program, cores: int, facts: EnvFacts) -> list[Shape]:
         shared = expand(_placed(program.experiment, {"trainers": replicas}), facts=facts)
     except InputError:  # a minibatch that cannot be shared out, for example
         return shapes
-    shapes.append(Shape(f"{replicas} actors with trainers in step", {"trainers": replicas}, sum(_measure(shared))))
+    shapes.append(
+        Shape(f"{replicas} actors with trainers in step", {"trainers": replicas}, sum(_measure(shared, heartbeat)))
+    )
     return shapes
 
 
@@ -119,13 +149,15 @@ def _placed(experiment: Experiment, changes: dict[str, object]) -> Experiment:
 # ---------------------------------------------------------------- measuring
 
 
-def _measure(program: Program, enough: float = 0.0) -> tuple[float, float]:
+def _measure(program: Program, heartbeat: Heartbeat, enough: float = 0.0) -> tuple[float, float]:
     """Seconds of a round of the first replica, which has nobody to agree with, and its actors: to sample, to learn from it.
 
     The second round counts, since the first warms up; where already the first takes less than `enough`, there is no second.
     """
     streams = MemoryStreams(program)
-    context = Context(program, Plans(program), streams, Life(starts=dict.fromkeys(program.learners, 0)), alone=True)
+    life = Life(starts=dict.fromkeys(program.learners, 0))
+    context = Context(program, Plans(program), streams, life, heartbeat, alone=True)
+    heartbeat.begin(MAKING, in_env=True)
     for policy in program.learners:
         GateKeeper(streams.mailbox(names.gate(policy, 0))).open(2)
     with ExitStack() as stack:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -13,22 +14,23 @@ from typing import Any, Protocol
 import numpy as np
 
 from shoal.api.evaluation import Scores
-from shoal.api.messages import Message
+from shoal.api.messages import Confirmed, Message
 from shoal.api.orders import Evaluate, Heard, Order, Pause, Reconfigure, SetStage
 from shoal.api.program import Program
+from shoal.api.worker import Heartbeat
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
 from shoal.checkpoints.worker_state import about, files_of, has_replay, steps_of, versions_of
-from shoal.evaluation.evaluator import Evaluator
-from shoal.evaluation.seating import make_evaluator, make_random_evaluator
+from shoal.evaluation.seating import make_random_evaluator
+from shoal.launchers.errand import Errand
 from shoal.launchers.inline import InlineLauncher
-from shoal.launchers.launcher import Launcher
+from shoal.launchers.launcher import HangsError, Launcher
+from shoal.launchers.links import Limits
 from shoal.monitoring.logs import LOG, log_to
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
-from shoal.rollout.plans import Plans
 from shoal.runs import provenance
 from shoal.runs.panel import Panel
 from shoal.streams import names
@@ -98,6 +100,16 @@ def run_in(
         return run.go()
 
 
+def random_play(heartbeat: Heartbeat, program: Program) -> Scores:
+    """What everyone at random earns."""
+    with closing(make_random_evaluator(program, RANDOM_EPISODES)) as evaluator:
+        episodes = evaluator.begin(RANDOM_EPISODES, seed=derive_seed(program.experiment.seed, "random play"))
+        while not episodes.over:
+            heartbeat.beat()
+            episodes.step()
+        return episodes.scores()
+
+
 class _Run:
     """The pieces of a run. It hears what workers say, and carries out what the controller decides."""
 
@@ -106,7 +118,6 @@ class _Run:
         view: View | None,
     ) -> None:  # fmt: skip
         self._folder, self._program, self._launcher, self._stack = folder, program, launcher, stack
-        self._evaluator: Evaluator | None = None
         experiment = program.experiment
         self._store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
         step = start.meta["steps"] if start is not None else None
@@ -123,6 +134,8 @@ class _Run:
         self.doors: list[Any] = [self._panel]
         self._listeners = [spec for spec in program.workers if spec.hears]
         self._hurried = False
+        self._confirming = False
+        self._postponed: deque[Message] = deque()
         self._held = stack.enter_context(ExitStack())
         """Checkpoints that are being evaluated, or are about to be: one of them may be the best."""
         if start is not None:
@@ -148,7 +161,7 @@ class _Run:
         """Run, save, say how it ended."""
         self._measure_random_play()
         caught = self._launcher.run(self)
-        self._save()
+        self._save_last()
         if caught is None and self.controller.evaluate_last:
             self._evaluate_last()
         if self.controller.scoreboard.untold:  # a score that came after the last row has one of its own
@@ -181,8 +194,13 @@ class _Run:
         agents = sum(spec.count for spec in self._program.policies.values())
         if agents < 2:
             return
-        with closing(make_random_evaluator(self._program, RANDOM_EPISODES)) as evaluator:
-            scores = evaluator.evaluate(RANDOM_EPISODES, seed=derive_seed(self._program.experiment.seed, "random play"))
+        if isinstance(self._launcher, InlineLauncher):
+            scores = random_play(Heartbeat(), self._program)
+        else:
+            limits = Limits.of(self._program.experiment)
+            scores = Errand("random play, for comparison", limits, lambda _: self.answer()).run(
+                random_play, self._program
+            )
         team = {"baseline/random_team_return": scores.mean, "baseline/random_agent_return": scores.mean / agents}
         self.controller.baseline = team
         self._folder.event("random play", **team, episodes=RANDOM_EPISODES)
@@ -196,11 +214,16 @@ class _Run:
     # ------------------------------------------------------------ what workers say, what the controller decides
 
     def receive(self, message: Message) -> None:
-        """A worker said something: those who listen to it hear it, and the controller decides."""
+        """A worker said something: those who listen to it hear it, and the controller decides. A confirmation goes first."""
+        if self._confirming and not isinstance(message, Confirmed):
+            self._postponed.append(message)
+            return
         for spec in self._listeners:
             if isinstance(message, spec.hears):
                 for piece in pieces_of(message):
                     self._launcher.order(spec.name, Heard(piece))
+        if isinstance(message, Confirmed):
+            self._confirming = self._confirming and message.version != self.controller.counters.update
         self.controller.receive(message)
         self._carry_out()
 
@@ -209,6 +232,10 @@ class _Run:
         self._panel.poll()
         self._carry_out()
 
+    def answer(self) -> None:
+        """Take orders of people; what is decided waits: something else is being carried out."""
+        self._panel.poll()
+
     def _carry_out(self) -> None:
         while self.controller.todo:
             self._do(self.controller.todo.popleft())
@@ -216,15 +243,11 @@ class _Run:
     def _do(self, decision: Decision) -> None:
         match decision:
             case Confirm():
-                self._launcher.quiet()
-                self.controller.confirm(self._confirm())
+                self._confirm()
             case WriteRow():
                 self._write_row()
             case SaveNow(evaluate):
-                self._launcher.quiet()
-                self._save()
-                if evaluate:
-                    self._order_evaluation()
+                self._save_now(evaluate=evaluate)
             case KeepScore(event):
                 self._keep_score(event)
             case EnterStage(stage):
@@ -239,6 +262,27 @@ class _Run:
 
     def _write_row(self) -> None:
         self._sink.write(self.controller.row(self._launcher.accounts()))
+
+    def _save_now(self, *, evaluate: bool) -> None:
+        """In the middle of the run. If it is to end before the trainers rest, that is when it is saved."""
+        try:
+            if not self._launcher.quiet():
+                return
+            self._save()
+        except HangsError:
+            return
+        if evaluate:
+            self._order_evaluation()
+
+    def _save_last(self) -> None:
+        """Where somebody hangs, the newest checkpoint is what there is."""
+        try:
+            self._save()
+        except HangsError as error:
+            steps, version, kept = self.controller.counters.steps, self.controller.counters.update, self.controller.kept
+            where = f"the newest is version {kept.updates:,}" if self._store.versions() else "there is none"
+            lost = f"{steps - kept.steps:,} steps and {version - kept.updates:,} updates are lost"
+            self.note(f"no last checkpoint: {error}; {where}: {lost}")
 
     def _save(self) -> None:
         """Write a checkpoint of this moment."""
@@ -258,10 +302,7 @@ class _Run:
         """The version that was just saved: its parameters travel, and the checkpoint stays until its score is heard."""
         controller, version = self.controller, self.controller.counters.update
         self._held.enter_context(self._store.hold(version))
-        for policy, mailbox in self._launcher.mailboxes.items():
-            block = np.empty(self._program.policies[policy].facts.nbytes, np.uint8)
-            mailbox.read(mailbox.latest(), block)  # trainers rest: it is what was just saved
-            self._launcher.publish(names.evaluated(policy), version, block)
+        self._send_weights(version)
         controller.order_evaluation()
         self._launcher.order("evaluation", Evaluate(version, controller.counters.steps, controller.stage))
 
@@ -277,15 +318,28 @@ class _Run:
         if self.controller.scoreboard.due <= event["version"]:
             self._held.close()
 
-    def _confirm(self) -> Scores:
-        """Greedy episodes of the newest version, on seeds that no training episode uses."""
-        experiment = self._program.experiment
-        if self._evaluator is None:
-            plans, episodes = Plans(self._program), experiment.stop.episodes
-            evaluator = make_evaluator(self._program, plans, self._launcher.mailboxes, episodes)
-            self._evaluator = self._stack.enter_context(closing(evaluator))
-        seed = derive_seed(experiment.seed, "confirmation", counter=self.controller.counters.update)
-        return self._evaluator.evaluate(experiment.stop.episodes, seed=seed)
+    def _send_weights(self, version: int) -> None:
+        for policy, mailbox in self._launcher.mailboxes.items():
+            block = np.empty(self._program.policies[policy].facts.nbytes, np.uint8)
+            mailbox.read(mailbox.latest(), block)  # trainers rest: there is no newer one
+            self._launcher.publish(names.evaluated(policy), version, block)
+
+    def _confirm(self) -> None:
+        """Greedy episodes of the newest version. Trainers rest, so that the run ends with the version that was confirmed; people
+        are answered, and a run that is to end meanwhile ends."""
+        controller = self.controller
+        if not self._launcher.quiet():
+            controller.not_confirmed()
+            return
+        self._send_weights(controller.counters.update)
+        self._launcher.order("confirmation", Evaluate(controller.counters.update, controller.counters.steps, 0))
+        self._confirming = True
+        self._launcher.run_only(self, "confirmation", lambda: not self._confirming or controller.reason is not None)
+        if self._confirming:
+            controller.not_confirmed()
+        self._confirming = False
+        while self._postponed:
+            self.receive(self._postponed.popleft())
 
     def _give(self, to: str, order: Order) -> None:
         if isinstance(order, Reconfigure):  # actors prepare fragments by the same settings that trainers learn by
@@ -325,6 +379,8 @@ class _Run:
     def _state(self) -> str:
         if self.controller.reason is not None:
             return "stopping"
+        if self._confirming:
+            return "confirming"
         return "paused" if self.controller.paused else "running"
 
     def _status(self) -> dict[str, Any]:

@@ -9,16 +9,18 @@ import torch
 
 from shoal.api.experiment import ActorRange, Experiment
 from shoal.api.program import Program
+from shoal.api.worker import Heartbeat
 from shoal.base.errors import InputError
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
-from shoal.envs.curriculum import check_stages
+from shoal.launchers.errand import Errand
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
+from shoal.launchers.links import Limits
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView
 from shoal.program.expand import expand
-from shoal.program.probe import choose_placement
+from shoal.program.probe import Survey, survey
 from shoal.runs.run import Cluster, Outcome, run_in
 
 LAUNCHERS = ("inline", "local", "ray")
@@ -41,9 +43,8 @@ def train(
         return driver.train(experiment, cluster or Cluster(), trial=trial, root=Path(root), quiet=quiet)
     if isinstance(experiment.placement.actors, ActorRange):
         raise InputError(f"placement.actors = {{min, max}} is for --on ray: give one number for --on {on}")
-    check_stages(experiment)
-    experiment, why = choose_placement(experiment) if on == "local" else (experiment, None)
-    program = expand(experiment, exact=on == "inline")
+    found = _survey(experiment, on, quiet, place=on == "local")
+    program, why = expand(found.experiment, exact=on == "inline", facts=found.facts), found.why
     folder = RunFolder.create(Path(root), experiment.name, trial)
     return _train(folder, program, None, on, quiet, why)
 
@@ -66,9 +67,24 @@ def resume(
         from shoal.runs.ray import driver
 
         return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
-    check_stages(experiment)
+    facts = _survey(experiment, on, quiet, place=False).facts
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
-    return _train(folder, expand(experiment, exact=on == "inline"), start, on, quiet)
+    return _train(folder, expand(experiment, exact=on == "inline", facts=facts), start, on, quiet)
+
+
+def _survey(experiment: Experiment, on: str, quiet: bool, *, place: bool) -> Survey:
+    """In one process for those who debug it; otherwise in one that may hang or die."""
+    if on == "inline":
+        return survey(Heartbeat(), experiment, place=place)
+    what, said = f"a look at {experiment.env.id}", False
+
+    def tell(seconds: float) -> None:
+        nonlocal said
+        if seconds >= 1 and not said and not quiet:
+            print(f"{what}, and how fast it steps (env.timeout = {experiment.env.timeout:g} s) ...", file=sys.stderr)
+            said = True
+
+    return Errand(what, Limits.of(experiment), tell).run(survey, experiment, place=place)
 
 
 def check_launcher(on: str) -> None:
@@ -94,13 +110,8 @@ def _train(
 
 
 def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
-    if on == "inline" or fits_one_process(program):
+    if on == "inline":
         return InlineLauncher(program, start, folder.checkpoints)
     from shoal.launchers.local import LocalLauncher
 
     return LocalLauncher(program, start, folder)
-
-
-def fits_one_process(program: Program) -> bool:
-    """One process has all workers but the controller."""
-    return len(program.processes) == 1

@@ -12,5 +12,6 @@ WORKERS = Table(
         "buffer": "shoal.workers.buffer:BufferSpec",
         "trainer": "shoal.workers.trainer:TrainerSpec",
         "evaluation": "shoal.workers.evaluation:EvaluationSpec",
+        "confirmation": "shoal.workers.confirmation:ConfirmationSpec",
     },
 )

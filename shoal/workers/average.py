@@ -38,7 +38,7 @@ class Average(ReplicaSync):
 
     def __init__(self, plan: PolicyPlan, rank: int, of: int, context: Context, config: Config) -> None:
         super().__init__(plan, rank, of, context, config)
-        self.learner = SoloLearner()
+        self.learner = SoloLearner(context.heartbeat.rest)
         self._weights = [context.streams.mailbox(names.weights(plan.name, other)) for other in range(of)]
         self._mixes = max(0, self._weights[rank].latest())
 

@@ -17,6 +17,7 @@ from shoal.api.env import Episode
 from shoal.api.evaluation import Evaluation, Scores
 from shoal.api.experiment import Experiment
 from shoal.api.messages import (
+    Confirmed,
     Episodes,
     Evaluated,
     Evaluating,
@@ -139,6 +140,8 @@ class Controller:
                 self._take_update(message)
             case Numbers():
                 self._take_numbers(message.metrics)
+            case Confirmed(version, scores) if version == self.counters.update and self.reason is None:
+                self.confirm(scores)
             case Evaluating(version):
                 self.scoreboard.begin(version)
             case Evaluated(evaluation) if (
@@ -154,7 +157,7 @@ class Controller:
             case Note(text):
                 self.todo.append(Say(text, "noted", {"text": text}))
         if not isinstance(message, Updated):
-            self.reason = self.reason or self._late()
+            self.look()
 
     def _take_numbers(self, metrics: dict[str, Metric]) -> None:
         self.time.add(metrics)
@@ -229,6 +232,15 @@ class Controller:
             self.stop(f"stop.return = {goal:g} reached: {played}")
         self._end_update()
 
+    def not_confirmed(self) -> None:
+        """The run is to end before that."""
+        self._end_update()
+
+    @property
+    def kept(self) -> Moment:
+        """When the newest checkpoint was written, or where the run began."""
+        return self._saved
+
     def _end_update(self) -> None:
         self.reason = self.reason or self._exhausted()
         if self.reason is not None or self.counters.update % self._experiment.log.every == 0:
@@ -255,6 +267,10 @@ class Controller:
     def stop(self, reason: str) -> None:
         """End the run: a rule, a signal, an order."""
         self.reason = self.reason or reason
+
+    def look(self) -> None:
+        """At the clock, also when no worker says anything."""
+        self.reason = self.reason or self._late()
 
     def restarted(self, worker: str, cause: str) -> None:
         """A worker died and was started again: counted, and said aloud."""

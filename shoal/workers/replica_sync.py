@@ -107,7 +107,9 @@ class Allreduce(ReplicaSync):
         super().__init__(plan, rank, of, context, config)
         streams = context.streams
         solo = of == 1 or context.alone
-        self.learner = SoloLearner() if solo else AllreduceLearner(streams.tally(names.tally(plan.name)), rank, FOREVER)
+        alive = context.heartbeat.rest
+        tally = None if solo else streams.tally(names.tally(plan.name))
+        self.learner = SoloLearner(alive) if tally is None else AllreduceLearner(tally, rank, FOREVER, alive)
         ranks = range(of if of > 1 and context.supervised else 0)  # in one process, whoever polls them sees to it
         self._ready = [streams.mailbox(names.ready(plan.name, rank)) for rank in ranks]
         self._first = context.life.incarnation * LIFE
@@ -148,7 +150,7 @@ class Hogwild(ReplicaSync):
 
     def __init__(self, plan: PolicyPlan, rank: int, of: int, context: Context, config: Any) -> None:
         super().__init__(plan, rank, of, context, config)
-        self.learner = SoloLearner()
+        self.learner = SoloLearner(context.heartbeat.rest)
 
     @classmethod
     def ports(cls, plan: PolicyPlan, program: Program, rank: int) -> list[Port]:

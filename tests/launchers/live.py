@@ -40,7 +40,7 @@ def experiment(*, learns: dict[str, Any] | None = None, **sections: Any) -> Expe
         "name": "base",
     }
     for name, values in sections.items():
-        tree[name] = {**tree[name], **values}
+        tree[name] = {**tree.get(name, {}), **values}
     return Experiment.parse(tree)
 
 
@@ -67,6 +67,18 @@ class Run:
 
     def worker(self, name: str) -> dict[str, Any]:
         return next(line for line in self.status()["workers"] if line["name"] == name)
+
+    def gone(self) -> None:
+        """Until nobody answers any more: the run has ended."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            try:
+                for config in self._root.glob("*/*/config.yaml"):
+                    ask(RunFolder(config.parent), "status")
+            except ShoalError:
+                return
+            time.sleep(0.05)
+        raise AssertionError("the run goes on")
 
     def until(self, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
         """The first status for which it holds."""

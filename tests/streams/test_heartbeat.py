@@ -1,4 +1,4 @@
-"""The heartbeat board: how long a process has been inside its environments."""
+"""The heartbeat board: how long a process has given no sign of life, and where."""
 
 from __future__ import annotations
 
@@ -17,35 +17,46 @@ def board() -> Iterator[HeartbeatBoard]:
     board.close()
 
 
-def test_each_host_has_its_place(board: HeartbeatBoard) -> None:
+def test_each_process_has_its_place(board: HeartbeatBoard) -> None:
     board.place(1).beat()
-    assert wait_for(lambda: board.away(1) > 0.5, 30)
-    assert board.away(0) == board.away(2) == 0.0
-    board.place(1).beat()
-    assert board.away(1) < 0.5
+    assert wait_for(lambda: board.pulse(1).silent > 0.5, 30)
+    assert board.pulse(1).in_env
+    assert board.pulse(0) == board.pulse(2) == (0.0, False, 0.0)
     board.place(1).rest()
-    assert board.away(1) == 0.0
+    assert board.pulse(1).silent < 0.5
+    assert not board.pulse(1).in_env
 
 
-def test_a_new_life_begins_at_rest(board: HeartbeatBoard) -> None:
-    board.place(2).beat()
-    assert wait_for(lambda: board.away(2) > 0, 30)
-    board.clear(2)
-    assert board.away(2) == 0.0
-
-
-def test_worlds_may_take_longer_to_be_made_than_to_step(board: HeartbeatBoard) -> None:
+def test_the_longest_silence_that_ended_is_kept(board: HeartbeatBoard) -> None:
     place = board.place(0)
-    place.begin(100.0)
-    assert -100.0 <= board.away(0) < -50.0
-    place.begin(0.01)
-    assert wait_for(lambda: board.away(0) > 0.05, 30)
     place.rest()
-    assert board.away(0) == 0.0
+    assert board.pulse(0).longest == 0.0
+    assert wait_for(lambda: board.pulse(0).silent > 0.3, 30)
+    assert board.pulse(0).longest == 0.0, "it goes on"
+    place.rest()
+    place.rest()
+    assert board.pulse(0).longest > 0.3
 
 
-def test_a_host_writes_where_the_launcher_reads(board: HeartbeatBoard) -> None:
+def test_a_new_life_has_given_no_sign(board: HeartbeatBoard) -> None:
+    board.place(2).beat()
+    assert wait_for(lambda: board.pulse(2).silent > 0, 30)
+    board.clear(2)
+    assert board.pulse(2) == (0.0, False, 0.0)
+
+
+def test_workers_may_take_longer_to_be_made_than_to_work(board: HeartbeatBoard) -> None:
+    place = board.place(0)
+    place.begin(100.0, in_env=True)
+    assert board.pulse(0) == (0.0, True, 0.0)
+    place.rest()
+    assert board.pulse(0).longest == 0.0, "the time that was granted is no silence"
+    place.begin(0.01, in_env=False)
+    assert wait_for(lambda: board.pulse(0).silent > 0.05, 30)
+
+
+def test_a_process_writes_where_the_launcher_reads(board: HeartbeatBoard) -> None:
     attached = HeartbeatBoard.attach(board.handle)
     attached.place(0).beat()
-    assert wait_for(lambda: board.away(0) > 0, 30)
+    assert wait_for(lambda: board.pulse(0).silent > 0, 30)
     attached.close()

@@ -30,12 +30,12 @@ from shoal.rollout.plans import Plans
 from shoal.streams import names
 from shoal.streams.shared_streams import StreamHandles
 from shoal.streams.transports.ray.agent import MachineAgent, RayAgent
-from shoal.streams.transports.ray.messages import Away, Said
+from shoal.streams.transports.ray.messages import Pulses, Said
 from shoal.streams.transports.ray.specs import AgentFacts
 from shoal.streams.transports.ray.streams import AgentLine, LostError, RayStreams
 from shoal.workers.trainer import TrainerSpec
 
-Hear = Callable[[list[Said | Away]], None]
+Hear = Callable[[list[Said | Pulses]], None]
 
 
 class RayLauncher(ProcessLauncher):
@@ -51,7 +51,7 @@ class RayLauncher(ProcessLauncher):
         config, self._count = program.experiment.placement.cluster, len(program.processes)
         self._me, self._home_node, self._json = me, ray.get_runtime_context().get_node_id(), program.to_json()
         self._group = reserve(program, files.name)
-        self._ray = RaySupervisor(files.name, self._group, self._place, config.wait)
+        self._ray = RaySupervisor(files.name, self._group, self._place, self._slay, config.wait)
         agent = MachineAgent("home", self._count, self._ray.hear)
         listen(self._ray.hear, agent)
         home = AgentLine("home", agent, me)
@@ -87,6 +87,12 @@ class RayLauncher(ProcessLauncher):
             self._ray.begin(link, self._order(link, handles, facts[link.node]), facts[link.node])
             link.machine = addresses[link.node]
             self._files.event("placed", process=link.name, node=link.machine, life=link.life.incarnation)
+
+    def _slay(self, link: RayLink) -> None:
+        """By the agent of its machine: Ray asks a process to end itself, and one that hangs does not listen."""
+        if link.node in self._agents and link.running:
+            with contextlib.suppress(LostError):
+                self._agents[link.node].call(MachineAgent.kill, link.running)
 
     def _agent_on(self, node: str) -> AgentFacts:
         """The agent of a machine; a new one if there is none, or none any more."""

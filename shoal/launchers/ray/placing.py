@@ -22,12 +22,13 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from shoal.api.messages import Message
 from shoal.api.program import Process
+from shoal.api.worker import Pulse
 from shoal.base.errors import ShoalError
-from shoal.launchers.links import Death, Link, failure_reason, worker_lines
+from shoal.launchers.links import Death, Limits, Link, failure_reason, worker_lines
 from shoal.launchers.ray.process import RayProcess
 from shoal.monitoring.logs import LOG
 from shoal.streams.control import Failure, parse
-from shoal.streams.transports.ray.messages import Away, Said
+from shoal.streams.transports.ray.messages import Pulses, Said
 from shoal.workers.context import Life
 
 ENDING = 2.0
@@ -40,6 +41,9 @@ STARTING = 240.0
 """Seconds that a process may take to start where there is room for it."""
 AGAIN = 0.3
 """Seconds between two questions where an actor is that Ray starts again."""
+
+
+NO_PULSE = Pulse()
 
 
 @dataclass
@@ -60,7 +64,8 @@ class RayLink(Link):
     """When it began to look for a place, or ended."""
     ended: str = ""
     """Why its process ended."""
-    away: float = 0.0
+    pulse: Pulse = NO_PULSE
+    """Its signs of life, as its machine tells them."""
     needed: bool = True
     """The run does not go on without it."""
 
@@ -70,12 +75,14 @@ class RayLink(Link):
 
 
 class RaySupervisor:
-    """`place` is told where a process found its place, and makes it work there."""
+    """`place` is told where a process found its place, and makes it work there; `slay` ends one that does not listen to Ray."""
 
-    def __init__(self, run: str, group: Any, place: Callable[[RayLink], None], patience: float) -> None:
-        self._run, self._group, self._place, self._patience = run, group, place, patience
+    def __init__(
+        self, run: str, group: Any, place: Callable[[RayLink], None], slay: Callable[[RayLink], None], patience: float
+    ) -> None:
+        self._run, self._group, self._place, self._slay, self._patience = run, group, place, slay, patience
         self.links: list[RayLink] = []
-        self._said: queue.SimpleQueue[list[Said | Away]] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[list[Said | Pulses]] = queue.SimpleQueue()
         self._news: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self._door, self._bell = os.pipe()
         os.set_blocking(self._door, False)
@@ -113,13 +120,13 @@ class RaySupervisor:
         self._ask(link)
 
     def _ask(self, link: RayLink) -> None:
-        link.node, link.running, link.work, link.ended, link.away = "", 0, None, "", 0.0
+        link.node, link.running, link.work, link.ended, link.pulse = "", 0, None, "", NO_PULSE
         link.since = time.monotonic()
         link.where_ref = link.handle.where.remote()
 
     # ------------------------------------------------------------ listening
 
-    def hear(self, batch: list[Said | Away]) -> None:
+    def hear(self, batch: list[Said | Pulses]) -> None:
         """From the agents, in any thread."""
         self._said.put(batch)
         self._ring()
@@ -143,8 +150,8 @@ class RaySupervisor:
         self._take_news(begin=True)
         while not self._said.empty():
             for news in self._said.get():
-                if isinstance(news, Away):
-                    self._note_away(news.seconds)
+                if isinstance(news, Pulses):
+                    self._note(news)
                     continue
                 link, said = self.links[news.process], parse(news.message)
                 if news.incarnation != link.life.incarnation:  # of a life that is over
@@ -155,9 +162,10 @@ class RaySupervisor:
                     link.time.add(getattr(said, "metrics", {}))
                     yield link, said
 
-    def _note_away(self, away: dict[int, float]) -> None:
-        for number, seconds in away.items():
-            self.links[number].away = seconds
+    def _note(self, news: Pulses) -> None:
+        for number, (incarnation, pulse) in news.pulses.items():
+            if self.links[number].life.incarnation == incarnation:
+                self.links[number].pulse = pulse
 
     def _watch_refs(self) -> None:
         while not self._ended:
@@ -233,25 +241,24 @@ class RaySupervisor:
         if seconds > self._patience + STARTING:
             raise ShoalError(f"{link.name} has its place and did not start within {seconds:.0f} s: see Ray's own logs")
 
-    def deaths(self, patience: float) -> Iterator[Death]:
-        """Who is dead, or is killed now because a step of its environments takes longer than `patience`."""
+    def deaths(self, limits: Limits) -> Iterator[Death]:
+        """Who is dead, or is killed now because it was silent for too long."""
         for link in self.links:
             if link.failure is not None:
                 yield Death(link, failure_reason(link.failure), link.life)
             elif link.ended and time.monotonic() - link.since > self._grace(link):
                 yield Death(link, f"{link.name} {link.ended}", link.life)
-            elif link.away > patience:
-                self.kill(link)
-                cause = f"{link.name} was killed: a step took longer than env.timeout = {patience:g} s"
+            elif (cause := limits.exceeded(link.name, link.pulse)) is not None:
+                self._slay(link)
                 yield Death(link, cause, link.life)
 
     def _grace(self, link: RayLink) -> float:
         """A process that ended by itself has said why, if it could: that may take another way, and longer."""
         return ENDING if "exit code 1" in link.ended else 0.0
 
-    def away(self, link: RayLink) -> float:
-        """Seconds that a process has been at its environments without coming back."""
-        return link.away
+    def pulse(self, link: RayLink) -> Pulse:
+        """The signs of life of a process."""
+        return link.pulse
 
     # ------------------------------------------------------------ ends
 
@@ -273,7 +280,8 @@ class RaySupervisor:
     def workers(self) -> list[dict[str, Any]]:
         """A line per worker, for people, with the machine that it lives on."""
         links = {spec.name: link for link in self.links for spec in link.process.workers}
-        lines = [{**line, "node": links[line["name"]].machine} for line in worker_lines(self.links)]
+        pulses = {link.number: link.pulse for link in self.links}
+        lines = [{**line, "node": links[line["name"]].machine} for line in worker_lines(self.links, pulses)]
         return [line if links[line["name"]].node else {**line, "state": "waits for a place"} for line in lines]
 
     def stop(self) -> None:

@@ -6,8 +6,10 @@ only put into the queue of the first, so calls return at once and keep their ord
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
+import signal
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,7 +23,7 @@ from shoal.streams.primitives import Mailbox, Ring
 from shoal.streams.sample import Account, account
 from shoal.streams.shared_streams import Counters, StreamHandles
 from shoal.streams.transports.ray.courier import Courier
-from shoal.streams.transports.ray.messages import Away, Credit, Deliver, Message, Peer, Reported, Said, Version
+from shoal.streams.transports.ray.messages import Credit, Deliver, Message, Peer, Pulses, Reported, Said, Version
 from shoal.streams.transports.ray.relay import (
     BoxSender,
     RingReceiver,
@@ -50,7 +52,7 @@ _R = TypeVar("_R")
 class MachineAgent(Peer):
     """`say` gets what the processes here report, in batches, from a thread of the agent's."""
 
-    def __init__(self, node: str, processes: int, say: Callable[[list[Said | Away]], None]) -> None:
+    def __init__(self, node: str, processes: int, say: Callable[[list[Said | Pulses]], None]) -> None:
         self.node = node
         self._courier = Courier(node)
         self._bell = Doorbell.create()
@@ -259,9 +261,10 @@ class MachineAgent(Peer):
         if (ring := self._rings.pop(name, None)) is not None:
             ring.close()
 
-    def clear(self, number: int) -> None:
-        """A process is dead: it is at no environment any more."""
-        self._heartbeats.clear(number)
+    def kill(self, pid: int) -> None:
+        """End a process of this machine that does not listen any more."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
     def renew(self) -> None:
         """New replicas may meet."""
@@ -354,6 +357,6 @@ class RayAgent(MachineAgent):
         self._sent = 0
         super().__init__(key, processes, self._tell)
 
-    def _tell(self, batch: list[Said | Away]) -> None:
+    def _tell(self, batch: list[Said | Pulses]) -> None:
         self._sent += 1
         self.send(CONTROLLER, Reported(self._sent, batch))

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from shoal.api.worker import Pulse
+
 
 class Deliver(NamedTuple):
     """A slot of a ring, for the machine that reads it."""
@@ -49,17 +51,18 @@ class Said(NamedTuple):
     message: bytes
 
 
-class Away(NamedTuple):
-    """Which processes have been at their environments for long; empty: none any more."""
+class Pulses(NamedTuple):
+    """The signs of life of the processes of a machine, told while one of them is silent, and once more when none is."""
 
-    seconds: dict[int, float]
+    pulses: dict[int, tuple[int, Pulse]]
+    """Process -> which life of it, and its signs."""
 
 
 class Reported(NamedTuple):
     """What the processes of a machine reported, for the controller."""
 
     number: int
-    batch: list[Said | Away]
+    batch: list[Said | Pulses]
 
 
 Message = Deliver | Credit | Version | Reported

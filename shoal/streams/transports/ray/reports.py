@@ -14,17 +14,17 @@ from multiprocessing.connection import Client, Connection, Listener, wait
 import msgpack
 
 from shoal.streams.control import ControlEnd
-from shoal.streams.transports.ray.messages import Away, Said
+from shoal.streams.transports.ray.messages import Pulses, Said
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 
 PULSE = 0.5
-"""Seconds between two looks at who is at its environments."""
+"""Seconds between two looks at the signs of life, and of a silence that is worth telling."""
 
 
 class Reports:
-    """The agent's end: `say` gets what was said, and who is away."""
+    """The agent's end: `say` gets what was said, and who is silent."""
 
-    def __init__(self, heartbeats: HeartbeatBoard, say: Callable[[list[Said | Away]], None]) -> None:
+    def __init__(self, heartbeats: HeartbeatBoard, say: Callable[[list[Said | Pulses]], None]) -> None:
         self._heartbeats, self._say = heartbeats, say
         self._folder = tempfile.mkdtemp(prefix="shoal-")  # mode 0700
         self.address, self.key = os.path.join(self._folder, "agent.sock"), secrets.token_bytes(32)
@@ -32,7 +32,7 @@ class Reports:
         self._processes: dict[Connection, tuple[int, int]] = {}
         self._ended = False
         self._looked = 0.0
-        self._was_away = False
+        self._silent = False
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         self._thread = threading.Thread(target=self._gather, name="reports", daemon=True)
         self._thread.start()
@@ -44,6 +44,7 @@ class Reports:
                 number, incarnation = msgpack.unpackb(connection.recv_bytes())
             except Exception:
                 continue
+            self._heartbeats.clear(number)  # what is there is of the life before
             self._processes[connection] = (number, incarnation)
 
     def _gather(self) -> None:
@@ -51,15 +52,15 @@ class Reports:
             processes = dict(self._processes)
             if not processes:
                 time.sleep(0.02)
-            batch: list[Said | Away] = []
+            batch: list[Said | Pulses] = []
             for connection in wait(list(processes), 0.05):
                 assert isinstance(connection, Connection)
                 self._hear(connection, processes[connection], batch)
-            batch += self._away()
+            batch += self._pulses()
             if batch:
                 self._say(batch)
 
-    def _hear(self, connection: Connection, process: tuple[int, int], batch: list[Said | Away]) -> None:
+    def _hear(self, connection: Connection, process: tuple[int, int], batch: list[Said | Pulses]) -> None:
         try:
             while connection.poll(0):
                 batch.append(Said(*process, connection.recv_bytes()))
@@ -67,18 +68,14 @@ class Reports:
             self._processes.pop(connection, None)
             connection.close()
 
-    def _away(self) -> list[Away]:
-        """Who is at its environments for long; also that nobody is any more."""
+    def _pulses(self) -> list[Pulses]:
+        """Of all processes here while one of them is silent; also that none is any more."""
         if time.monotonic() - self._looked < PULSE:
             return []
         self._looked = time.monotonic()
-        away = {
-            number: seconds for number, _ in self._processes.values() if (seconds := self._heartbeats.away(number)) > 0
-        }
-        if not away and not self._was_away:
-            return []
-        self._was_away = bool(away)
-        return [Away(away)]
+        pulses = {number: (life, self._heartbeats.pulse(number)) for number, life in list(self._processes.values())}
+        before, self._silent = self._silent, any(pulse.silent > PULSE for _, pulse in pulses.values())
+        return [Pulses(pulses)] if before or self._silent else []
 
     def close(self) -> None:
         """Hang up."""

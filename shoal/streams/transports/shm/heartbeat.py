@@ -1,15 +1,18 @@
-"""When each process went into its environments, in shared memory: one that hangs shows from outside, whatever it hangs in."""
+"""Signs of life of each process, in shared memory: one that hangs shows from outside, whatever it hangs in."""
 
 from __future__ import annotations
 
 import time
 
-from shoal.api.worker import Heartbeat
+from shoal.api.worker import Heartbeat, Pulse
 from shoal.streams.transports.shm.segment import Segment, SegmentHandle
+
+MOMENT, IN_ENV, LONGEST, WORDS = range(4)
+"""Of each process: its last sign of life, whether that was inside its environments, the longest silence that it broke."""
 
 
 class HeartbeatBoard:
-    """One number per process: the moment it went into its environments, 0 while it is elsewhere."""
+    """A few numbers per process, which it alone writes."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
@@ -18,7 +21,7 @@ class HeartbeatBoard:
     @classmethod
     def create(cls, processes: int) -> HeartbeatBoard:
         """The launcher's."""
-        return cls(Segment.create(8 * processes))
+        return cls(Segment.create(8 * WORDS * processes))
 
     @classmethod
     def attach(cls, handle: SegmentHandle) -> HeartbeatBoard:
@@ -31,17 +34,20 @@ class HeartbeatBoard:
         return self._segment.handle
 
     def place(self, number: int) -> Heartbeat:
-        """Where one process says so."""
+        """Where one process gives its signs."""
         return _Place(self._words, number)
 
-    def away(self, number: int) -> float:
-        """Seconds that a process has been inside its environments without coming back."""
-        since = self._words[number]
-        return (time.monotonic_ns() - since) / 1e9 if since else 0.0
+    def pulse(self, number: int) -> Pulse:
+        """How long a process has been silent, and where."""
+        first = WORDS * number
+        moment, in_env, longest = self._words[first : first + WORDS]
+        silent = max(0.0, (time.monotonic_ns() - moment) / 1e9) if moment else 0.0
+        return Pulse(silent, bool(in_env), longest / 1e9)
 
     def clear(self, number: int) -> None:
         """A new life begins."""
-        self._words[number] = 0
+        for word in range(WORDS):
+            self._words[WORDS * number + word] = 0
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -51,13 +57,22 @@ class HeartbeatBoard:
 
 class _Place(Heartbeat):
     def __init__(self, words: memoryview, number: int) -> None:
-        self._words, self._number = words, number
+        self._words, self._moment = words, WORDS * number + MOMENT
+        self._in_env, self._longest = WORDS * number + IN_ENV, WORDS * number + LONGEST
 
-    def begin(self, seconds: float) -> None:
-        self._words[self._number] = time.monotonic_ns() + int(seconds * 1e9)
+    def begin(self, seconds: float, *, in_env: bool) -> None:
+        self._words[self._in_env] = in_env
+        self._words[self._moment] = time.monotonic_ns() + int(seconds * 1e9)
 
     def beat(self) -> None:
-        self._words[self._number] = time.monotonic_ns()
+        self._sign(1)
 
     def rest(self) -> None:
-        self._words[self._number] = 0
+        self._sign(0)
+
+    def _sign(self, in_env: int) -> None:
+        words, now = self._words, time.monotonic_ns()
+        if now - words[self._moment] > words[self._longest] and words[self._moment]:
+            words[self._longest] = now - words[self._moment]
+        words[self._moment] = now
+        words[self._in_env] = in_env

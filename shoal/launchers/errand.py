@@ -1,0 +1,125 @@
+"""Something with an environment in it that is not part of a run: done in a process of its own, which may hang or die there.
+
+The main process of a run never steps an environment itself, but `--on inline`: whatever an environment does, somebody is left who
+can say so in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import torch
+
+from shoal.api.worker import Heartbeat
+from shoal.base.errors import ShoalError
+from shoal.launchers.forkserver import context, let_go
+from shoal.launchers.links import Attention, Limits
+from shoal.launchers.process import STARTING, die_with
+from shoal.launchers.supervisor import start_process
+from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
+from shoal.streams.transports.shm.segment import SegmentHandle
+
+LOOK = 0.1
+"""Seconds between two looks."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def send_out(
+    what: str, limits: Limits, function: Callable[Concatenate[Heartbeat, _P], _R], *args: _P.args, **kwargs: _P.kwargs
+) -> _R:
+    """What `function(heartbeat, ...)` returns, in a process of its own; `what`: the words for it."""
+    return Errand(what, limits, lambda seconds: None).run(function, *args, **kwargs)
+
+
+class Errand:
+    """`meanwhile` is called again and again with the seconds that have passed; whatever it raises ends the errand."""
+
+    def __init__(self, what: str, limits: Limits, meanwhile: Callable[[float], None]) -> None:
+        self._what, self._limits, self._meanwhile = what, limits, meanwhile
+
+    def run(self, function: Callable[Concatenate[Heartbeat, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Until it is done, fails, dies or hangs."""
+        board, (here, there) = HeartbeatBoard.create(1), context().Pipe()
+        process = context().Process(
+            target=_serve, args=(os.getpid(), there, board.handle, function, args, kwargs), name=self._what, daemon=True
+        )
+        start_process(process)
+        there.close()
+        try:
+            return self._wait(here, process, board)
+        finally:
+            process.kill()
+            process.join(LOOK)
+            here.close()
+            board.close()
+
+    def _wait(self, here: Connection, process: Any, board: HeartbeatBoard) -> Any:
+        began, attention = time.monotonic(), Attention()
+        while True:
+            with contextlib.suppress(EOFError, OSError):
+                if here.poll(LOOK):
+                    return _result(here.recv_bytes())
+            if process.exitcode is not None:
+                raise ShoalError(f"{self._what}: the environment ended its process ({_how(process.exitcode)})")
+            attention.look()
+            if (cause := self._limits.exceeded(self._what, attention.heard(board.pulse(0)))) is not None:
+                raise ShoalError(cause)
+            self._meanwhile(time.monotonic() - began)
+
+
+def _how(code: int) -> str:
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _result(data: bytes) -> Any:
+    done, found = pickle.loads(data)
+    if done:
+        return found
+    raise found
+
+
+def _serve(
+    launcher: int, connection: Connection, board: SegmentHandle, function: Callable[..., Any], args: Any, kwargs: Any
+) -> None:
+    die_with(launcher)
+    let_go()
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the main process decides what it means
+    torch.set_num_threads(1)
+    heartbeat = HeartbeatBoard.attach(board).place(0)
+    heartbeat.begin(STARTING, in_env=True)
+    try:
+        said = pickle.dumps((True, function(heartbeat, *args, **kwargs)))
+    except SystemExit as error:
+        said = pickle.dumps((False, ShoalError(f"the environment called sys.exit({error.code})")))
+    except BaseException as error:
+        said = _packed(error)
+    connection.send_bytes(said)
+    os._exit(0)  # threads of an environment are not waited for
+
+
+def _packed(error: BaseException) -> bytes:
+    """As it is, with its traceback as text; what cannot travel goes as a line."""
+    if isinstance(error, ShoalError):
+        return pickle.dumps((False, type(error)(str(error))))
+    assert isinstance(error, Exception)
+    try:
+        data = pickle.dumps((False, ExceptionWithTraceback(error, error.__traceback__)))
+        pickle.loads(data)
+    except Exception:
+        return pickle.dumps(
+            (False, ShoalError(f"{''.join(traceback.format_exception(error))}{type(error).__name__}: {error}"))
+        )
+    return data
