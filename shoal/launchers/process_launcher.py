@@ -2,7 +2,7 @@
 
 Equal settings give equal weights under every launcher, bit for bit, in exact runs. A dead process is started again: an actor
 loses its open fragments, a policy worker nothing, a buffer worker its shard, an evaluation worker what it played of its version;
-a trainer goes back to the last checkpoint.
+a trainer the update in hand: what it had learned is in memory that outlives it (on a machine that is lost: in the last checkpoint).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ProcessLauncher:
         self._saved: dict[str, Saved] = {}
         self.goes_on: bool | None = life.whole
         self.checkpoint = life.start.version if life.start and self._sync.in_step else -1
-        """The version that a trainer's next life goes on from; -1: from none."""
+        """The version that a trainer's next life goes on from where memory is lost; -1: from none."""
 
     # ------------------------------------------------------------ the run
 
@@ -339,7 +339,7 @@ class ProcessLauncher:
             tally.renew()
 
     def _where_to_go_on(self, ranks: list[int]) -> dict[str, Any]:
-        """From the last checkpoint, as the version after all those that are out; replicas that share memory from what is there."""
+        """From what is in memory, as the version that is out; where that is lost, from the last checkpoint, as the one after it."""
         program, store, clocks = (
             self._program,
             CheckpointStore(self._files.checkpoints),
@@ -353,7 +353,8 @@ class ProcessLauncher:
             taken = [self._counters(producer, policy).taken for producer in producers]
             out, began = self._newest(policy), self._starts[policy]
             rounds[policy] = max(*taken, out - began) if program.exact else max(taken)
-            versions[policy] = began + rounds[policy] if program.exact else out + self._sync.in_step
+            is_here = self.mailboxes[policy].latest() == out  # else parameters go back, and that is another version
+            versions[policy] = began + rounds[policy] if program.exact else out + (self._sync.in_step and not is_here)
             known = self._link_of(policy, ranks[0]).life.steps.get(policy, 0)
             steps[policy] = max(sum(clocks[policy].by_replica.get(rank, 0) for rank in ranks), known)
         return {"rounds": rounds, "versions": versions, "steps": steps}

@@ -25,6 +25,18 @@ from shoal.rollout.team import team_group
 from shoal.workers.replay_shards import nbytes_of, sequences_of
 
 
+def check_settings(experiment: Experiment) -> None:
+    """Of algorithms: what is wrong there shows before an environment is opened."""
+    sections = {"algorithm": experiment.algorithm}
+    sections |= {
+        f"policies.{name}.algorithm": config.algorithm
+        for name, config in experiment.policies.items()
+        if config.algorithm
+    }
+    for at, section in sections.items():
+        algorithm_class(section, at).Config.parse(section.rest, at=at)
+
+
 def expand(experiment: Experiment, *, exact: bool = True, facts: EnvFacts | None = None) -> Program:
     """Fill in what the experiment leaves open, and lay it out.
 

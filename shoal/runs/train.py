@@ -19,7 +19,7 @@ from shoal.launchers.launcher import Launcher
 from shoal.launchers.links import Limits
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView
-from shoal.program.expand import expand
+from shoal.program.expand import check_settings, expand
 from shoal.program.probe import Survey, survey
 from shoal.runs.run import Cluster, Outcome, run_in
 
@@ -74,6 +74,7 @@ def resume(
 
 def _survey(experiment: Experiment, on: str, quiet: bool, *, place: bool) -> Survey:
     """In one process for those who debug it; otherwise in one that may hang or die."""
+    check_settings(experiment)
     if on == "inline":
         return survey(Heartbeat(), experiment, place=place)
     what, said = f"a look at {experiment.env.id}", False

@@ -38,6 +38,11 @@ def weights(policy: str, rank: int) -> str:
     return f"weights/{policy}/{rank}"
 
 
+def shadow(policy: str, rank: int) -> str:
+    """A copy of all that a replica has learned, for its next life."""
+    return f"shadow/{policy}/{rank}"
+
+
 def past(player: str) -> str:
     """Earlier versions that a policy plays as."""
     return f"past/{player}"

@@ -146,6 +146,8 @@ class SampleReader:
         self._batch: list[_Taken] = []
         self._next = self._first_round = 0
         self._removed = np.zeros(2, np.int64)
+        self.lost = (0, 0)
+        """Rows that an earlier life was learning from, and rows that it kept for replay."""
 
     def take(self, timeout: float, oldest: int = 0) -> list[Posted] | None:
         """A whole batch; None while one is missing. Experience of versions before `oldest` is dropped, unless exact."""
@@ -207,9 +209,10 @@ class SampleReader:
         """
         self._first_round = first_round if self._exact else 0
         self._removed[1] = sum(account(ring).held for ring in self._rings)
-        for ring in self._rings:
-            for slot in ring.held():
-                record_outcome(ring, slot, "lost", self._removed)
+        held = [(ring, slot) for ring in self._rings for slot in ring.held()]
+        self.lost = (sum(int(slot.arrays["header"]["rows"]) for _, slot in held), int(self._removed[1]))
+        for ring, slot in held:
+            record_outcome(ring, slot, "lost", self._removed)
 
 
 @dataclass

@@ -72,8 +72,10 @@ class Average(ReplicaSync):
         for block, part in zip(blocks, mean.split([len(block) for block in blocks]), strict=True):
             block.lerp_(part, self._config.alpha)
 
-    def recover(self, algorithm: Algorithm) -> None:
-        """Go on from the weights that were published last; what the optimisers remembered is lost."""
+    def recover(self, algorithm: Algorithm, *, kept: bool) -> None:
+        """Go on from the weights that were published last, if nothing better is known; what the optimisers remembered is lost."""
+        if kept:
+            return
         blocks = _trained(algorithm)
         known = _newest(self._weights[self.rank], blocks)
         if known is not None:

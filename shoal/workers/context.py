@@ -41,6 +41,8 @@ class Life:
     """Of the curriculum, when the run was started."""
     pools: dict[str, list[int]] = field(default_factory=dict)
     """Policy that plays as earlier versions -> their numbers, as the checkpoint held them."""
+    weights: dict[str, bytes] = field(default_factory=dict)
+    """Policy -> its newest parameters, for a trainer whose next life begins on another machine."""
     evaluated: int = -1
     """The newest version that was evaluated: an evaluation worker goes on with a newer one."""
 

@@ -34,6 +34,9 @@ FOREVER = 1e6
 LIFE = 1 << 40
 """Updates of one life: those of an earlier one are behind all of them."""
 
+PIECE = 1 << 20
+"""Bytes that replicas hand on at a time, when they begin again together."""
+
 SYNCS = Table("placement.agree", {
     "allreduce": "shoal.workers.replica_sync:Allreduce",
     "hogwild": "shoal.workers.replica_sync:Hogwild",
@@ -85,8 +88,8 @@ class ReplicaSync(ABC):
         """Before anything is loaded: let the algorithm live where the replicas want it."""
         return
 
-    def recover(self, algorithm: Algorithm) -> None:
-        """A life after a death: take what the replicas know of the one before."""
+    def recover(self, algorithm: Algorithm, *, kept: bool) -> None:
+        """A life after a death, with what was `kept` of the one before or, if nothing was, what the replicas know of it."""
         return
 
     def mailbox(self) -> Mailbox:
@@ -129,6 +132,18 @@ class Allreduce(ReplicaSync):
                 return False
             mine.publish(updates, np.zeros(1, np.uint8))
         return self._ready[0].latest() >= updates
+
+    def recover(self, algorithm: Algorithm, *, kept: bool) -> None:
+        """All begin with what the first has, to the bit: bytes are summed, and those of the others are 0."""
+        if self.of > 1:
+            algorithm.updates = self._of_the_first(torch.tensor([algorithm.updates]))[0]
+            for block in algorithm.blocks():
+                for piece in block.split(PIECE):
+                    piece.copy_(torch.tensor(self._of_the_first(piece), dtype=torch.uint8))
+
+    def _of_the_first(self, values: torch.Tensor) -> list[int]:
+        mine = values.double() if self.rank == 0 else torch.zeros(len(values), dtype=torch.float64)
+        return self.learner.mean(mine).mul_(self.of).round_().long().tolist()
 
     @classmethod
     def ports(cls, plan: PolicyPlan, program: Program, rank: int) -> list[Port]:

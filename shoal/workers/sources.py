@@ -61,6 +61,10 @@ class BatchSource(ABC):
         `outcome`: `trained`, or why nobody learned; `undone`: what was learned had to be taken back.
         """
 
+    def lost(self) -> str:
+        """For people: what went down with an earlier life; empty: nothing."""
+        return ""
+
     @property
     def open(self) -> Round | None:
         """What was learned from since the last version, if anything: a version may be made of it at any time."""
@@ -82,6 +86,11 @@ class FreshSource(BatchSource):
 
     def __init__(self, samples: SampleReader) -> None:
         self._samples = samples
+
+    def lost(self) -> str:
+        rows, kept = self._samples.lost
+        said = f"; {rows:,} rows that it was learning from are lost" if rows else ""
+        return said + (f"; its {kept:,} rows of replay are lost" if kept else "")
 
     def ready(self, oldest: int) -> bool:
         return self._samples.ready(oldest)

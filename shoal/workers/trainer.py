@@ -42,6 +42,7 @@ from shoal.streams.sample import SampleReader
 from shoal.workers.context import Context
 from shoal.workers.replay_shards import make_replay, part_of, replay_of, shards_of
 from shoal.workers.replica_sync import ReplicaSync, make_sync, sync_class
+from shoal.workers.shadow import Shadow, shadow_nbytes
 from shoal.workers.sources import BatchSource, BufferSource, FreshSource, ReplaySource, Round
 
 BAD_IN_A_ROW = 10
@@ -89,6 +90,10 @@ class TrainerSpec(WorkerSpec):
             ports.append(Port(names.priority(shard, self.policy), "write", RingShape(returned, batch.RETURNS)))
         if not shards:
             ports += [Port(names.sample(p, self.policy), "read") for p in program.producers_of(self.rank)]
+        if self._has_shadow(program):
+            ports.append(
+                Port(names.shadow(self.policy, self.rank), "write", MailboxShape(shadow_nbytes(plan.algorithm), 1))
+            )
         return [*ports, *self._archives(program, plan)]
 
     def _archives(self, program: Program, plan: PolicyPlan) -> list[Port]:
@@ -112,7 +117,7 @@ class TrainerSpec(WorkerSpec):
         trainer = TrainerWorker(
             self.name, plan.algorithm, sync, self._source(context, plan), max_lag=program.max_lag,
             gate=Gate(streams.mailbox(names.gate(self.policy, self.rank)), streams.waiter) if gated else None,
-            archives=self._make_archives(context), faults=context.faults_of(self),
+            archives=self._make_archives(context), shadow=self._make_shadow(context, plan), faults=context.faults_of(self),
         )  # fmt: skip
         if life.start is not None:
             load_policy(plan.algorithm, life.start.tensors, self.policy)
@@ -123,7 +128,7 @@ class TrainerSpec(WorkerSpec):
                 trainer.restore(kept)
         if life.incarnation:
             trainer.version = life.versions[self.policy]
-            sync.recover(plan.algorithm)
+            trainer.recover(life.weights.get(self.policy))
         trainer.steps = life.steps.get(self.policy, 0)
         trainer.start()
         return trainer
@@ -157,6 +162,16 @@ class TrainerSpec(WorkerSpec):
             reader.recover()
         return BufferSource(replay_of(plan), reader)
 
+    def _make_shadow(self, context: Context, plan: PolicyPlan) -> Shadow | None:
+        """Of who may have to begin again, and knows more than what the replicas share."""
+        if not (context.supervised and self._has_shadow(context.program)):
+            return None
+        return Shadow(plan.algorithm, context.streams.mailbox(names.shadow(self.policy, self.rank)))
+
+    def _has_shadow(self, program: Program) -> bool:
+        sync = sync_class(program)
+        return not sync.one_machine and (self.rank == 0 or not sync.in_step)
+
     def _make_archives(self, context: Context) -> dict[str, Archive]:
         """Where those who play as earlier versions find them."""
         program, life = context.program, context.life
@@ -176,12 +191,15 @@ class TrainerWorker(Worker):
 
     def __init__(
         self, name: str, algorithm: Algorithm, sync: ReplicaSync, source: BatchSource, *, max_lag: int = 0,
-        gate: Gate | None = None, archives: Mapping[str, Archive] | None = None, faults: Faults = NO_FAULTS,
+        gate: Gate | None = None, archives: Mapping[str, Archive] | None = None, shadow: Shadow | None = None,
+        faults: Faults = NO_FAULTS,
     ) -> None:  # fmt: skip
         self.name, self.policy, self.algorithm = name, sync.policy, algorithm
         self._sync, self._source, self._mailbox = sync, source, sync.mailbox()
         self._max_lag, self._gate, self._faults = max_lag, gate, faults
-        self._archives = archives or {}
+        self._archives, self._shadow = archives or {}, shadow
+        self._recovered = ""
+        """What is to be said of an earlier life."""
         # where others write into the same memory, what they did cannot be told from what is taken back
         self._undo = None if sync.one_machine else Undo(algorithm)
         self._undo_ready = False
@@ -203,6 +221,22 @@ class TrainerWorker(Worker):
             self._mailbox.publish(self.version, block)
         self._keep(self.version)
 
+    def recover(self, weights: bytes | None) -> None:
+        """A life after a death: go on from what the last one left in memory, with the parameters that are out. Before `start`.
+
+        `weights`: those parameters, where this machine has none.
+        """
+        kept = self._shadow.restore() if self._shadow is not None else None
+        newest, block = self._mailbox.latest(), self.algorithm.flat.block.numpy()
+        if self._shadow is not None and newest >= 0:
+            self._mailbox.read(newest, block)
+        elif self._shadow is not None and weights is not None:
+            block[:] = np.frombuffer(weights, np.uint8)
+        self._sync.recover(self.algorithm, kept=kept is not None)
+        if self._sync.speaks:
+            known = "its optimiser begins anew" if kept is None else f"its optimiser is that of version {kept:,}"
+            self._recovered = "parameters and optimiser are those that all share" if self._sync.one_machine else known
+
     @property
     def _oldest(self) -> int:
         return self.version - self._max_lag
@@ -212,6 +246,9 @@ class TrainerWorker(Worker):
         return self._source.ready(self._oldest)
 
     def poll(self, timeout: float) -> list[Message]:
+        if self._recovered:
+            said, self._recovered = f"{self.name} goes on at version {self.version:,}: {self._recovered}", ""
+            return [Note(said + self._source.lost())]
         if self._gate is not None and not self._gate.passed(self._updates, timeout):
             return []
         self._shares.switch("waited_input")
@@ -289,6 +326,8 @@ class TrainerWorker(Worker):
         own = self._source.finish(round_, outcome, undone=undone)
         self._updates += 1
         self._undo_ready = False
+        if self._shadow is not None and self._sync.speaks:
+            self._shadow.keep(self.version)
         self._shares.switch("waited_input" if self._gate is None else "waited_slot")
         metrics, self._learned = {**self._learned, **own, **self._shares.take()}, {}
         return Updated(self.policy, self.version, sync.rank, self.steps, metrics, trained=outcome != "surplus")

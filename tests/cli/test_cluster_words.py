@@ -56,10 +56,10 @@ def test_the_last_line_says_why_a_plan_does_not_fit(tmp_path: Path) -> None:
     asked = ["placement.actors=2", "placement.cluster.actor.custom.fast=1"]
     done = shoal("plan", "cartpole", "--on", "ray", *asked, cwd=tmp_path)
     assert done.returncode == 1
-    assert "cluster   this machine: trainer\n" in done.stdout
+    assert "cluster   this machine: trainer, confirmation\n" in done.stdout
     assert "cluster   no place for actor-1: it asks for 1 fast, at most 0 is left\n" in done.stdout
     assert done.stderr == (
-        "shoal: 2 of 3 worker processes find no place; actor-0: it asks for 1 fast, at most 0 is left: "
+        "shoal: 2 of 4 worker processes find no place; actor-0: it asks for 1 fast, at most 0 is left: "
         "ask for less in placement.cluster, or add a machine\n"
     )
     fits = shoal("plan", "cartpole", "--on", "ray", "placement.actors=2", "--json", cwd=tmp_path)

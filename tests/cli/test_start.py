@@ -16,7 +16,7 @@ UNUSED = (
     "rich", "pygments", "prometheus_client", "psutil", "cloudpickle",
     "tensorflow", "tensorboard.backend", "tensorboard.summary", "tensorboard.compat.tensorflow_stub", "grpc",
     "pettingzoo", "pygame", "Box2D", "mpe2", "open_spiel", "gymnasium.envs.box2d", "gymnasium.envs.mujoco",
-    "ray", "shoal.launchers.ray", "shoal.runs.ray", "shoal.launchers.slurm", "shoal.launchers.local", "multiprocessing.forkserver",
+    "ray", "shoal.launchers.ray", "shoal.runs.ray", "shoal.launchers.slurm",
     "shoal.testing", "setuptools", "pkg_resources", "pytest",
 )  # fmt: skip
 

@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 from nodes import Cluster
 from test_ray_runs import (  # noqa: F401 (fixtures)
-    SHOAL, SPREAD, assert_balanced, cluster, lines, run_of, trained, until, weights,
+    SHOAL,
+    SPREAD,
+    assert_balanced,
+    cluster,
+    lines,
+    run_of,
+    trained,
+    until,
+    weights,
 )  # fmt: skip
 
 from shoal.api.experiment import load_experiment

@@ -19,7 +19,6 @@ from shoal.monitoring.run_folder import RunFolder
 from shoal.program.expand import expand
 from shoal.program.report import plan_of
 from shoal.runs.status import ended
-from shoal.runs.train import fits_one_process
 from tests.launchers.live import Run, balanced, restarts, rows, train
 from tests.launchers.processes import nothing_left
 
@@ -67,7 +66,7 @@ def check_scores(folder: Path) -> list[dict[str, Any]]:
 def test_an_evaluation_has_a_process() -> None:
     program = expand(experiment())
     assert [worker.name for worker in program.processes[-1].workers] == ["evaluation"]
-    assert not fits_one_process(expand(experiment(placement={"trainers": 1})))
+    assert len(expand(experiment(placement={"trainers": 1})).processes) == 2
     assert plan_of(program)["workers"]["evaluation worker"] == 1
     versions, evaluated = program.streams["version/agent"], program.streams["evaluated/agent"]
     assert isinstance(versions, MailboxStream)

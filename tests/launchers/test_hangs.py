@@ -75,9 +75,13 @@ def test_a_run_that_is_to_end_does_not_wait_for_who_hangs(role: str, tmp_path: P
 
     with nothing_left():
         outcome, _ = train(
-            hung(role, placement={"hang": 600.0}, env={"timeout": 600.0}, checkpoint={"every": "1 updates"}), tmp_path, look
+            hung(role, placement={"hang": 600.0}, env={"timeout": 600.0}, checkpoint={"every": "1 updates"}),
+            tmp_path,
+            look,
         )
-    assert time.monotonic() - asked < 12, "three seconds until it is taken for hung, five to end: twice that on a busy machine"
+    assert time.monotonic() - asked < 12, (
+        "three seconds until it is taken for hung, five to end: twice that on a busy machine"
+    )
     assert CheckpointStore(outcome.folder / "checkpoints").versions()
     events = (outcome.folder / "events.jsonl").read_text()
     if role.startswith("trainer"):
@@ -92,7 +96,9 @@ def test_the_clock_is_obeyed_when_nobody_says_anything(tmp_path: Path) -> None:
         run.gone()
 
     began = time.monotonic()
-    outcome, _ = train(hung("trainer-agent-0", stop={"seconds": 4.0}, placement={"hang": 600.0}), tmp_path, look, stop=False)
+    outcome, _ = train(
+        hung("trainer-agent-0", stop={"seconds": 4.0}, placement={"hang": 600.0}), tmp_path, look, stop=False
+    )
     assert outcome.reason == "stop.seconds = 4 reached"
     assert time.monotonic() - began < 30
 

@@ -10,7 +10,7 @@ import pytest
 import shoal
 from shoal.api.experiment import Experiment, load_experiment
 from shoal.api.program import Program
-from shoal.api.worker import Worker
+from shoal.api.worker import Heartbeat, Worker
 from shoal.monitoring.run_folder import RunFolder
 from shoal.program import probe
 from shoal.program.probe import choose_placement
@@ -37,7 +37,7 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def measured(monkeypatch: pytest.MonkeyPatch, whole: tuple[float, float], share: tuple[float, float]) -> None:
     """Let a round take so many seconds to sample and to learn from, in one process and in a replica's share."""
 
-    def measure(program: Program, enough: float = 0.0) -> tuple[float, float]:
+    def measure(program: Program, heartbeat: Heartbeat, enough: float = 0.0) -> tuple[float, float]:
         return whole if program.trainers == 1 else share
 
     monkeypatch.setattr(probe, "_measure", measure)

@@ -16,6 +16,7 @@ from shoal.api import messages, orders
 from shoal.api.env import Episode
 from shoal.api.evaluation import Evaluation, Scores
 from shoal.api.messages import (
+    Confirmed,
     Episodes,
     Evaluated,
     Evaluating,
@@ -49,6 +50,7 @@ SAID: list[Message] = [
     Updated("a", 7, 2, 4096, METRIC, trained=False),
     Saved("trainer-a-0", 4, bytes(range(256)), b"\0\1"),
     Evaluating(3),
+    Confirmed(3, SCORES),
     Evaluated(Evaluation(3, 300, SCORES, 2.5, Scores([1.0], [2]), "0000000003.mp4", 1)),
     Reconfigured("a", {"lr": 0.5, "clip": None, "novelty": {"weight": [1, 2]}}),
     Requested("trainer", Reconfigure("a", {"lr": 1e-4})),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from shoal.api.messages import Message
+from shoal.api.worker import Heartbeat
 from shoal.streams import names
 from shoal.streams.primitives import Mailbox
 from shoal.workers.context import Life
@@ -26,7 +27,9 @@ class OneBox:
 
 def alone(box: Mailbox, policy: str = "p") -> Allreduce:
     """Agreement among one."""
-    context: Any = SimpleNamespace(streams=OneBox(policy, box), alone=False, supervised=False, life=Life())
+    context: Any = SimpleNamespace(
+        streams=OneBox(policy, box), alone=False, supervised=False, life=Life(), heartbeat=Heartbeat()
+    )
     plan: Any = SimpleNamespace(name=policy)
     return Allreduce(plan, 0, 1, context, None)
 

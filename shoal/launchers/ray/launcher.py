@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import ray
 from ray.util import remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -126,12 +127,27 @@ class RayLauncher(ProcessLauncher):
             specs = link.process.workers
             trains = any(isinstance(spec, TrainerSpec) for spec in specs)
             life = replace(life, start=portable(found, [spec.name for spec in specs], learned=trains))
+        if life.incarnation:
+            life = replace(life, weights=self._weights(link))
         at_home = link.node == self._home_node
         return ProcessOrder(
             facts.pid, self._json, link.name, link.number, handles, facts.heartbeats, life,
             str(self._files.checkpoints.resolve()) if at_home else "", -1, str(self._files.logs.resolve()),
             os.environ.get(VARIABLE, ""),
         )  # fmt: skip
+
+    def _weights(self, link: RayLink) -> dict[str, bytes]:
+        """The newest parameters that came here of what a process trains: its next life may be on another machine."""
+        found = {}
+        for spec in link.process.workers:
+            if isinstance(spec, TrainerSpec):
+                mailbox, block = (
+                    self.mailboxes[spec.policy],
+                    np.empty(self._program.policies[spec.policy].facts.nbytes, np.uint8),
+                )
+                if mailbox.read(mailbox.latest(), block):
+                    found[spec.policy] = block.tobytes()
+        return found
 
     # ------------------------------------------------------------ what a run asks for
 
