@@ -10,6 +10,7 @@ import contextlib
 import os
 import pickle
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -35,11 +36,21 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def send_out(
-    what: str, limits: Limits, function: Callable[Concatenate[Heartbeat, _P], _R], *args: _P.args, **kwargs: _P.kwargs
-) -> _R:
-    """What `function(heartbeat, ...)` returns, in a process of its own; `what`: the words for it."""
-    return Errand(what, limits, lambda seconds: None).run(function, *args, **kwargs)
+def nothing(seconds: float) -> None:
+    """Meanwhile."""
+
+
+def said_once(line: str) -> Callable[[float], None]:
+    """Meanwhile: what is happening, for people, once it takes a second."""
+    said = False
+
+    def tell(seconds: float) -> None:
+        nonlocal said
+        if seconds >= 1 and not said:
+            print(line, file=sys.stderr, flush=True)
+            said = True
+
+    return tell
 
 
 class Errand:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from shoal.api.experiment import Experiment, PlacementConfig
+from shoal.api.messages import Episodes
 from shoal.api.program import Program, resolved
 from shoal.api.worker import Heartbeat, Worker
 from shoal.base.errors import InputError
@@ -130,7 +131,7 @@ def _shapes(program: Program, cores: int, facts: EnvFacts, heartbeat: Heartbeat)
 def _rounds(program: Program) -> float:
     """How many the run has at most."""
     stop = program.experiment.stop
-    batch = program.experiment.env.num_envs * max(program.policies[name].facts.unroll for name in program.learners)
+    batch = program.experiment.env.num_envs * _unroll(program)
     return min(stop.updates or ENDLESS, stop.steps / batch if stop.steps else ENDLESS)
 
 
@@ -165,21 +166,29 @@ def _measure(program: Program, heartbeat: Heartbeat, enough: float = 0.0) -> tup
         trainers: list[Worker] = [stack.enter_context(closing(spec.build(context))) for spec in mine]
         of_mine = [spec for spec in program.workers if isinstance(spec, ActorSpec) and _feeds_first(program, spec)]
         actors: list[Worker] = [stack.enter_context(closing(spec.build(context))) for spec in of_mine]
-        sample, train = _round(actors, trainers)
+        steps = sum(len(spec.producers(program)) for spec in of_mine) * program.envs_per_producer * _unroll(program)
+        sample, train = _round(actors, trainers, steps)
         if enough <= sample + train < LONG:
-            sample, train = _round(actors, trainers)
+            sample, train = _round(actors, trainers, steps)
     return sample, train
+
+
+def _unroll(program: Program) -> int:
+    return max(program.policies[name].facts.unroll for name in program.learners)
 
 
 def _feeds_first(program: Program, spec: ActorSpec) -> bool:
     return program.rank_of(spec.producers(program)[0]) == 0
 
 
-def _round(actors: list[Worker], trainers: list[Worker]) -> tuple[float, float]:
-    began = time.perf_counter()
+def _round(actors: list[Worker], trainers: list[Worker], steps: int) -> tuple[float, float]:
+    """Of a round that takes longer than anybody wants to wait for, a part is sampled; that learning takes time then hardly counts."""
+    began, taken = time.perf_counter(), 0
     for actor in actors:
-        while actor.poll(0.0):
-            pass
+        while said := actor.poll(0.0):
+            taken += sum(message.steps for message in said if isinstance(message, Episodes))
+            if (passed := time.perf_counter() - began) > LONG and taken < steps:
+                return passed * steps / max(1, taken), 0.0
     sampled = time.perf_counter()
     for trainer in trainers:
         trainer.poll(0.0)

@@ -13,7 +13,7 @@ from shoal.api.worker import Heartbeat
 from shoal.base.errors import InputError
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.errand import Errand
+from shoal.launchers.errand import Errand, nothing, said_once
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
 from shoal.launchers.links import Limits
@@ -77,15 +77,11 @@ def _survey(experiment: Experiment, on: str, quiet: bool, *, place: bool) -> Sur
     check_settings(experiment)
     if on == "inline":
         return survey(Heartbeat(), experiment, place=place)
-    what, said = f"a look at {experiment.env.id}", False
-
-    def tell(seconds: float) -> None:
-        nonlocal said
-        if seconds >= 1 and not said and not quiet:
-            print(f"{what}, and how fast it steps (env.timeout = {experiment.env.timeout:g} s) ...", file=sys.stderr)
-            said = True
-
-    return Errand(what, Limits.of(experiment), tell).run(survey, experiment, place=place)
+    what = f"a look at {experiment.env.id}"
+    line = f"{what}, and how fast it steps (env.timeout = {experiment.env.timeout:g} s) ..."
+    return Errand(what, Limits.of(experiment), nothing if quiet else said_once(line)).run(
+        survey, experiment, place=place
+    )
 
 
 def check_launcher(on: str) -> None:

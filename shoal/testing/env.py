@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from shoal.api.env import Env
 from shoal.api.experiment import EnvConfig
+from shoal.api.worker import Heartbeat
 from shoal.testing import env_arrays, env_time
 from shoal.testing.check import Check, describe_error, run_check, words
 from shoal.testing.env_time import Trial
 from shoal.testing.recording import Recording
 
 COPIES = (1, 3)
+MAKING = 60.0
+"""Seconds that an environment may take to be made, on top of `env.timeout`."""
 RUNS = "builds and runs"
 RECORDED: tuple[Callable[[Recording], str], ...] = (
     env_arrays.spaces_are_supported,
@@ -53,17 +57,37 @@ def check_env(make: Callable[[int], Env], *, steps: int = 200, seed: int = 0) ->
     return list(found.values())
 
 
-def main_check(config: EnvConfig) -> list[Check]:
+def main_check(config: EnvConfig, heartbeat: Heartbeat | None = None) -> list[Check]:
     """Check a configured environment in every form it has: as a loop over single copies, and as a batch."""
-    from shoal.envs import make_env
     from shoal.envs.factory import forms_of
 
     checks: list[Check] = []
     for form in forms_of(config) if config.vector == "auto" else (config.vector,):
         chosen = config.model_copy(update={"vector": form})
-        found = check_env(lambda copies, chosen=chosen: make_env(chosen, copies, render=True))  # type: ignore[misc]
+        found = check_env(lambda copies, chosen=chosen: _make(chosen, copies, heartbeat))  # type: ignore[misc]
         checks += [replace(check, name=f"{form}: {check.name}") for check in found]
     return checks
+
+
+def _make(config: EnvConfig, copies: int, heartbeat: Heartbeat | None) -> Env:
+    """An environment of which every call is a sign of life."""
+    from shoal.envs import make_env
+
+    if heartbeat is None:
+        return make_env(config, copies, render=True)
+    heartbeat.begin(MAKING, in_env=True)
+    env = make_env(config, copies, render=True)
+    for name in ("reset", "send", "recv", "render"):
+        setattr(env, name, _announced(getattr(env, name), heartbeat))
+    return env
+
+
+def _announced(method: Callable[..., Any], heartbeat: Heartbeat) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        heartbeat.beat()
+        return method(*args)
+
+    return call
 
 
 def _check_copies(make: Callable[[int], Env], copies: int, steps: int, seed: int) -> list[Check]:

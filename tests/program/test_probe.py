@@ -59,7 +59,7 @@ def test_a_short_run_stays_in_one_process(monkeypatch: pytest.MonkeyPatch) -> No
 def test_one_round_shows_that_a_run_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[int] = []
 
-    def round_(actors: list[Worker], trainers: list[Worker]) -> tuple[float, float]:
+    def round_(actors: list[Worker], trainers: list[Worker], steps: int) -> tuple[float, float]:
         played.append(len(actors))
         return 0.05, 0.05
 
