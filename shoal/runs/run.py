@@ -48,6 +48,9 @@ class View(Sink, Protocol):
     def note(self, text: str) -> None:
         """A line that stays."""
 
+    def state(self, word: str, reason: str | None = None) -> None:
+        """What the run does now, in a word; with a `reason`: it ended."""
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -123,6 +126,8 @@ class _Run:
         self.doors: list[Any] = [self._panel]
         self._listeners = [spec for spec in program.workers if spec.hears]
         self._hurried = False
+        self._confirming = False
+        self._shown_state = ""
         self._held = stack.enter_context(ExitStack())
         """Checkpoints that are being evaluated, or are about to be: one of them may be the best."""
         if start is not None:
@@ -156,6 +161,8 @@ class _Run:
         reason, counters = self.controller.reason, self.controller.counters
         assert reason is not None
         LOG.info(reason)
+        if self._view is not None:  # the rules that end a run are named stop.something
+            self._view.state("reached" if reason.startswith("stop.") else reason.split()[0], reason)
         self._say_bottleneck()
         if (cost := self.controller.scoreboard.line()) is not None:
             self.note(cost)
@@ -184,6 +191,8 @@ class _Run:
         with closing(make_random_evaluator(self._program, RANDOM_EPISODES)) as evaluator:
             scores = evaluator.evaluate(RANDOM_EPISODES, seed=derive_seed(self._program.experiment.seed, "random play"))
         team = {"baseline/random_team_return": scores.mean, "baseline/random_agent_return": scores.mean / agents}
+        if len(scores.by_policy) > 1:
+            team |= {f"baseline/{policy}/random_agent_return": mean for policy, mean in scores.by_policy.items()}
         self.controller.baseline = team
         self._folder.event("random play", **team, episodes=RANDOM_EPISODES)
 
@@ -212,12 +221,16 @@ class _Run:
     def _carry_out(self) -> None:
         while self.controller.todo:
             self._do(self.controller.todo.popleft())
+        self._show_state()
 
     def _do(self, decision: Decision) -> None:
         match decision:
             case Confirm():
+                self._confirming = True
+                self._show_state()
                 self._launcher.quiet()
                 self.controller.confirm(self._confirm())
+                self._confirming = False
             case WriteRow():
                 self._write_row()
             case SaveNow(evaluate):
@@ -325,7 +338,12 @@ class _Run:
     def _state(self) -> str:
         if self.controller.reason is not None:
             return "stopping"
-        return "paused" if self.controller.paused else "running"
+        return "paused" if self.controller.paused else "confirming" if self._confirming else "running"
+
+    def _show_state(self) -> None:
+        if self._view is not None and self._state != self._shown_state:
+            self._shown_state = self._state
+            self._view.state(self._state)
 
     def _status(self) -> dict[str, Any]:
         controller, account = self.controller, self._launcher.accounts()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -16,9 +17,10 @@ from shoal.envs.curriculum import check_stages
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
 from shoal.monitoring.run_folder import RunFolder
-from shoal.monitoring.terminal import TerminalView
+from shoal.monitoring.terminal import TerminalView, waiting
 from shoal.program.expand import expand
 from shoal.program.probe import choose_placement
+from shoal.runs.facts import run_facts
 from shoal.runs.run import Cluster, Outcome, run_in
 
 LAUNCHERS = ("inline", "local", "ray")
@@ -42,7 +44,10 @@ def train(
     if isinstance(experiment.placement.actors, ActorRange):
         raise InputError(f"placement.actors = {{min, max}} is for --on ray: give one number for --on {on}")
     check_stages(experiment)
-    experiment, why = choose_placement(experiment) if on == "local" else (experiment, None)
+    why = None
+    if on == "local":
+        with nullcontext() if quiet else waiting("probing: which placement is fastest on this machine"):
+            experiment, why = choose_placement(experiment)
     program = expand(experiment, exact=on == "inline")
     folder = RunFolder.create(Path(root), experiment.name, trial)
     return _train(folder, program, None, on, quiet, why)
@@ -85,7 +90,7 @@ def _prepare(on: str) -> None:
 def _train(
     folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, why: str | None = None
 ) -> Outcome:
-    view = None if quiet else TerminalView(program.experiment.name, folder.path, program.experiment.stop)
+    view = None if quiet else TerminalView(run_facts(program.experiment, folder.path))
 
     def launcher(program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
         return _launcher(on, program, start, folder)

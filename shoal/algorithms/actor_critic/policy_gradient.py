@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -70,6 +70,13 @@ class PolicyGradientConfig(Config):
 class PolicyGradient(Algorithm):
     """Owns an ActorCritic, one Adam and maybe a reward scale. A subclass says how a batch is learned from."""
 
+    key_metrics: ClassVar[tuple[str, ...]] = (
+        "approx_kl",
+        "entropy_loss",
+        "explained_variance",
+        "policy_loss",
+        "value_loss",
+    )
     policy: ActorCritic
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -81,6 +81,7 @@ class ActionValues(NamedTuple):
 class QLearning(Algorithm):
     """Owns a policy with its target and one Adam. A subclass builds the policy and evaluates batches."""
 
+    key_metrics: ClassVar[tuple[str, ...]] = ("td_error", "epsilon", "q_mean", "target_mean", "loss")
     target: Target[Any]
 
     def __init__(self, config: QLearningConfig, task: Task, needs: Needs) -> None:

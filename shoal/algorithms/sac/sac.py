@@ -50,6 +50,7 @@ class SAC(Algorithm):
     """Every lane is an agent of its own. Published is the actor alone; critics, targets and temperature stay with the trainer."""
 
     Config = SACConfig
+    key_metrics = ("td_error", "entropy", "temperature", "q_mean", "policy_loss", "critic_loss")
     policy: SACPolicy
 
     def __init__(self, config: SACConfig, model: Named, task: Task) -> None:

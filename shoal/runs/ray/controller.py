@@ -69,6 +69,10 @@ class Feed:
         """A line."""
         self.add("note", text)
 
+    def state(self, word: str, reason: str | None = None) -> None:
+        """What the run does now."""
+        self.add("state", (word, reason))
+
     def add(self, kind: str, what: Any) -> None:
         """Something else."""
         with self._more:
@@ -174,7 +178,7 @@ class RayController(Peer):
 
     @ray.method(concurrency_group="drivers")
     def news(self, after: int) -> tuple[int, list[tuple[str, Any]]]:
-        """What happened since; `begun`, `row`, `note`, `end`, `failed`."""
+        """What happened since; `begun`, `row`, `note`, `state`, `end`, `failed`."""
         return self._feed.since(after, PAUSE)
 
     @ray.method(concurrency_group="drivers")
