@@ -1,10 +1,10 @@
-"""What a view tells of a run, out of its settings."""
+"""What a person is told of a run, out of its settings."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.api.experiment import Experiment
+from shoal.api.experiment import ClusterConfig, Experiment
 from shoal.base.config import Named
 from shoal.monitoring.run_facts import Learning, RunFacts
 from shoal.rollout.plans import algorithm_class
@@ -23,3 +23,16 @@ def run_facts(experiment: Experiment, folder: Path, *, here: bool = True) -> Run
 
 def _learning(section: Named, at: str) -> Learning:
     return Learning(section.name, algorithm_class(section, at).key_metrics)
+
+
+def unused_settings(experiment: Experiment, on: str) -> list[str]:
+    """A line for what was asked for and is not had."""
+    cluster = experiment.placement.cluster
+    if on != "ray" and cluster != ClusterConfig():
+        return [
+            f"placement.cluster is ignored with --on {on}: only --on ray reserves resources; networks run on the CPU"
+        ]
+    kinds = ("actor", "policy", "trainer", *cluster.others)
+    if on == "ray" and (gpus := [kind for kind in kinds if cluster.of(kind).gpus]):
+        return [f"placement.cluster.{gpus[0]}.gpus is reserved and not used: networks run on the CPU"]
+    return []

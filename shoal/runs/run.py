@@ -25,6 +25,7 @@ from shoal.evaluation.evaluator import Evaluator
 from shoal.evaluation.seating import make_evaluator, make_random_evaluator
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
+from shoal.monitoring.jsonl import newest_first
 from shoal.monitoring.logs import LOG, log_to
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
@@ -83,9 +84,9 @@ class Outcome:
 
 def run_in(
     folder: RunFolder, program: Program, start: Checkpoint | None, launcher: MakeLauncher, *,
-    on: str, view: View | None, argv: list[str], why: str | None,
+    on: str, view: View | None, argv: list[str], notes: list[str],
 ) -> Outcome:  # fmt: skip
-    """One run in its folder, with whatever launcher; `why`: the first thing to say."""
+    """One run in its folder, with whatever launcher; `notes`: the first lines to say."""
     with ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
@@ -96,8 +97,8 @@ def run_in(
         provenance.write(folder, argv, program.experiment.seed, on)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
         run = _Run(folder, program, workers, start, stack, view)
-        if why is not None:
-            run.note(why)
+        for note in notes:
+            run.note(note)
         return run.go()
 
 
@@ -132,6 +133,9 @@ class _Run:
         """Checkpoints that are being evaluated, or are about to be: one of them may be the best."""
         if start is not None:
             self.controller.scoreboard.recall(folder.read_events())
+            last = next(newest_first(folder.metrics), None)
+            if view is not None and last is not None:
+                view.write(last)
             replay = has_replay(program, start) and launcher.goes_on is not None
             versions, steps = versions_of(program, start), steps_of(program, start)
             self.controller.load_state_dict(start.meta["controller"], versions, steps, replay=replay)
@@ -151,6 +155,8 @@ class _Run:
 
     def go(self) -> Outcome:
         """Run, save, say how it ended."""
+        if (over := self.controller.reason) is not None:  # it was resumed, and needs nothing more
+            self.note(f"{over.removesuffix(' reached')} was reached before: raise {over.split()[0]} to go on")
         self._measure_random_play()
         caught = self._launcher.run(self)
         self._save()

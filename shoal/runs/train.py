@@ -20,7 +20,7 @@ from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView, waiting
 from shoal.program.expand import expand
 from shoal.program.probe import choose_placement
-from shoal.runs.facts import run_facts
+from shoal.runs.facts import run_facts, unused_settings
 from shoal.runs.run import Cluster, Outcome, run_in
 
 LAUNCHERS = ("inline", "local", "ray")
@@ -95,7 +95,8 @@ def _train(
     def launcher(program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
         return _launcher(on, program, start, folder)
 
-    return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, why=why)
+    notes = [*([why] if why else []), *unused_settings(program.experiment, on)]
+    return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, notes=notes)
 
 
 def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:

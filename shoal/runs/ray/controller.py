@@ -27,6 +27,7 @@ from shoal.monitoring.logs import LOG
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import Row
 from shoal.program.expand import expand
+from shoal.runs.facts import unused_settings
 from shoal.runs.panel import ask
 from shoal.runs.run import Outcome, run_in
 from shoal.streams.transports.ray.agent import MachineAgent
@@ -136,7 +137,7 @@ class RayController(Peer):
         program = expand(Experiment.parse(self._order.settings), exact=False)
         return run_in(
             self._folder, program, self._start(program), self._launcher,
-            on="ray", view=self._feed, argv=self._order.argv, why=None,
+            on="ray", view=self._feed, argv=self._order.argv, notes=unused_settings(program.experiment, "ray"),
         )  # fmt: skip
 
     def _start(self, program: Program) -> Checkpoint | None:
