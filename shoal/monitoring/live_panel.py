@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal.monitoring.progress import RETURN, Progress, elapsed_text, policy_return, shown, sparkline
+from shoal.monitoring.progress import RECENT, RETURN, Progress, elapsed_text, policy_return, shown, sparkline
 from shoal.monitoring.share_bar import COLOURS, ShareBar
 from shoal.monitoring.shares import LABELS, WAITS_FOR, busy, percent
 from shoal.monitoring.sinks import Row
@@ -149,12 +149,12 @@ def _returns(progress: Progress) -> Iterator[tuple[str, str, str, list[float]]]:
     by its last episodes, which are fewer than those of the other mean.
     """
     policies, goal = progress.policies, progress.stop.return_
-    recent = "rollout/recent_return" in progress.row
+    recent = RECENT in progress.row
     if len(policies) < 2 or goal is not None:
         random = "baseline/random_team_return" if len(policies) == 1 else ""
         yield _return(progress, "return", RETURN, "" if recent else _goal(goal), random)
     if recent:
-        yield _return(progress, "last 20", "rollout/recent_return", _goal(goal), "")
+        yield _return(progress, "last 20", RECENT, _goal(goal), "")
     for policy in policies if len(policies) > 1 else []:
         yield _return(progress, policy, policy_return(policy), "", f"baseline/{policy}/random_agent_return")
 

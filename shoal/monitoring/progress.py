@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _HISTORY = 256
 _RATE_ROWS = 50
-RETURN = "rollout/ep_rew_mean"
+RETURN, RECENT = "rollout/ep_rew_mean", "rollout/recent_return"
 _POLICY_RETURN = re.compile(r"rollout/([^/]+)/agent_return")
 _POLICY_VERSION = re.compile(r"train/([^/]+)/version")
 
@@ -170,9 +170,10 @@ class Progress:
         return Rule("return", fraction, f"{now:,.1f} of {goal:,.6g}", None)
 
     def _scored(self) -> float | None:
-        """What a goal is held against: the newest evaluation where there are any, else the returns of training."""
+        """What a goal is held against: the newest evaluation where there are any, else the last returns of training."""
         mean = self.evaluated.get(f"{EVAL}mean_reward")
-        return float(mean) if isinstance(mean, int | float) else self.number(RETURN)
+        recent = self.number(RECENT)
+        return float(mean) if isinstance(mean, int | float) else self.number(RETURN) if recent is None else recent
 
     def left_text(self) -> str:
         """`~8 s`; `<8 s` where a goal may end the run before; `-` while nobody can tell."""

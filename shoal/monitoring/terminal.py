@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 2.0
 _SECONDS_BETWEEN_WORDS = 10.0
+_WAITS = ("paused", "confirming")
 
 
 class _Face(Protocol):
@@ -134,10 +135,10 @@ class PlainLines:
         print(text, file=self._stream, flush=True)
 
     def state(self, word: str, reason: str | None) -> None:
-        """Print the word; how it ended is the summary's to say."""
-        if reason is None and word != self._progress.state:
+        """Print what is worth a line: that it waits, and that it goes on."""
+        before, self._progress.state = self._progress.state, word
+        if word != before and (word in _WAITS or before in _WAITS) and reason is None:
             self.note(word)
-        self._progress.state = word
 
     def close(self, summary: str) -> None:
         """Print the last row, if it was held back, and the summary."""

@@ -134,3 +134,10 @@ def test_a_goal_is_held_against_evaluations_where_there_are_any() -> None:
     progress.add({"step": 4, "rollout/ep_rew_mean": 10.0})
     rule = next(rule for rule in progress.rules() if rule.name == "return")
     assert (rule.fraction, rule.text) == (pytest.approx(0.8), "80.0 of 100")
+
+
+def test_a_goal_is_held_against_the_episodes_that_promise_it() -> None:
+    progress = Progress(stop(**{"return": 100}), Clock())
+    progress.add({"step": 1, "rollout/ep_rew_mean": 0.0})
+    progress.add({"step": 2, "rollout/ep_rew_mean": 40.0, "rollout/recent_return": 90.0})
+    assert progress.rules()[-1].text == "90.0 of 100"

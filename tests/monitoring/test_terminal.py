@@ -322,8 +322,8 @@ def test_plain_lines_tell_states_and_every_policy() -> None:
     for word in ("paused", "paused", "running"):
         lines.state(word, None)
     said = stream.getvalue().splitlines()[1:]
-    assert [line for line in said if "|" not in line] == ["running", "paused", "running"]
-    assert "| hunters 16.8, prey -16.8 |" in said[1]
+    assert [line for line in said if "|" not in line] == ["paused", "running"]
+    assert "| hunters 16.8, prey -16.8 |" in said[0]
 
 
 def test_waiting_becomes_a_line_only_if_it_takes_long(

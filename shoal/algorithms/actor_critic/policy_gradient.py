@@ -36,7 +36,7 @@ class PolicyGradientConfig(Config):
     """The settings that all of them have."""
 
     lr: Live[float | Schedule] = 3e-4
-    """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
+    """Learning rate of Adam; a number, or `{start, end, steps}` to anneal it linearly."""
     unroll: Count = Field(128, ge=2)
     """Decisions per lane in one batch: the batch has `lanes x unroll` rows."""
     gamma: Live[float] = Field(0.99, ge=0, le=1)

@@ -46,7 +46,7 @@ class QLearningConfig(ReplayedConfig):
     """The settings that all of them have."""
 
     lr: Live[float | Schedule] = 1e-3
-    """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
+    """Learning rate of Adam; a number, or `{start, end, steps}` to anneal it linearly."""
     epsilon: Live[float | Schedule | Ladder] = Schedule(start=1.0, end=0.05, steps=10_000)
     """Chance of a random action; a number, a straight line over environment steps, or `{base, alpha}`: a rate for each lane."""
     double: bool = True
