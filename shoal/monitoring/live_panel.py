@@ -16,7 +16,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal.monitoring.progress import RECENT, RETURN, Progress, elapsed_text, policy_return, shown, sparkline
+from shoal.monitoring.progress import (
+    RECENT,
+    RETURN,
+    Progress,
+    elapsed_text,
+    policy_return,
+    return_text,
+    shown,
+    sparkline,
+)
 from shoal.monitoring.share_bar import COLOURS, ShareBar
 from shoal.monitoring.shares import LABELS, WAITS_FOR, busy, percent
 from shoal.monitoring.sinks import Row
@@ -163,8 +172,8 @@ def _return(progress: Progress, name: str, key: str, goal: str, random: str) -> 
     by_chance = progress.number(random)
     beside = [goal] if goal else []
     if by_chance is not None:
-        beside.append(f"random {by_chance:,.1f}")
-    return name, shown(progress.number(key), ",.1f"), ", ".join(beside), progress.history(key)
+        beside.append(f"random {return_text(by_chance)}")
+    return name, return_text(progress.number(key)), ", ".join(beside), progress.history(key)
 
 
 def _goal(number: float | None) -> str:

@@ -205,6 +205,11 @@ def sparkline(values: list[float], width: int, marks: str = "▁▂▃▄▅▆�
     return "".join(marks[round((mean - low) * scale)] for mean in means)
 
 
+def return_text(number: float | None) -> str:
+    """`143.2`, `0.25`: games that pay 1 need the second digit."""
+    return shown(number, ",.1f" if number is None or abs(number) >= 10 else ".2f")
+
+
 def shown(number: float | None, form: str) -> str:
     """A number, or `-` where there is none."""
     return "-" if number is None else format(number, form)

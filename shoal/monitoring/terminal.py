@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from shoal.monitoring.progress import RETURN, Progress, elapsed_text, policy_return, shown
+from shoal.monitoring.progress import RETURN, Progress, elapsed_text, policy_return, return_text, shown
 from shoal.monitoring.shares import LABELS, busy, percent
 from shoal.monitoring.sinks import Row
 
@@ -174,5 +174,5 @@ def _returns(progress: Progress) -> str:
     """`return  143.2`; where several policies play, that of each."""
     policies = progress.policies
     if len(policies) < 2:
-        return f"return {shown(progress.number(RETURN), ',.1f'):>6}"
-    return ", ".join(f"{policy} {shown(progress.number(policy_return(policy)), ',.1f')}" for policy in policies)
+        return f"return {return_text(progress.number(RETURN)):>6}"
+    return ", ".join(f"{policy} {return_text(progress.number(policy_return(policy)))}" for policy in policies)

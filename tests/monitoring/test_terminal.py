@@ -267,18 +267,18 @@ def test_every_policy_has_its_own_return_baseline_and_metrics() -> None:
     facts = about(StopConfig(), hunters=PPO, prey=DQN)
     lines = lines_of(panel(TAG, 80, facts))
     assert lines[0] == "cartpole: ppo, dqn, seed 7 starting"
-    assert "hunters 16.8 random 9.0 ▁" in lines
+    assert "hunters 16.8 random 9.00 ▁" in lines
     assert "prey -16.8 random -19.8 ▁" in lines
-    assert not [line for line in lines if line.startswith("return 0.0")], "rivals do not add up"
+    assert not [line for line in lines if line.startswith("return")], "rivals do not add up"
     assert lines[lines.index("approx_kl entropy_loss") + 1] == "hunters 0.0046 -1.6"
     assert lines[lines.index("td_error epsilon") + 1] == "prey 0.75 0.2"
 
 
 def test_a_goal_is_one_for_the_sum_of_all_that_learn() -> None:
     lines = lines_of(panel({**TAG, "rollout/recent_return": 2.5}))
-    assert [line for line in lines if line.startswith(("return 0.0", "last 20"))] == [
-        "return 0.0 ▁",
-        "last 20 2.5 of 475",
+    assert [line for line in lines if line.startswith(("return", "last 20"))] == [
+        "return 0.00 ▁",
+        "last 20 2.50 of 475",
     ]
 
 
