@@ -133,9 +133,6 @@ class _Run:
         """Checkpoints that are being evaluated, or are about to be: one of them may be the best."""
         if start is not None:
             self.controller.scoreboard.recall(folder.read_events())
-            last = next(newest_first(folder.metrics), None)
-            if view is not None and last is not None:
-                view.write(last)
             replay = has_replay(program, start) and launcher.goes_on is not None
             versions, steps = versions_of(program, start), steps_of(program, start)
             self.controller.load_state_dict(start.meta["controller"], versions, steps, replay=replay)
@@ -155,8 +152,8 @@ class _Run:
 
     def go(self) -> Outcome:
         """Run, save, say how it ended."""
-        if (over := self.controller.reason) is not None:  # it was resumed, and needs nothing more
-            self.note(f"{over.removesuffix(' reached')} was reached before: raise {over.split()[0]} to go on")
+        if self.controller.reason is not None:  # it was resumed, and needs nothing more
+            self._say_it_is_over(self.controller.reason)
         self._measure_random_play()
         caught = self._launcher.run(self)
         self._save()
@@ -177,6 +174,12 @@ class _Run:
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
             self.controller.confirmed, caught is not None,
         )  # fmt: skip
+
+    def _say_it_is_over(self, reason: str) -> None:
+        self.note(f"{reason.removesuffix(' reached')} was reached before: raise {reason.split()[0]} to go on")
+        last = next(newest_first(self._folder.metrics), None)
+        if self._view is not None and last is not None:
+            self._view.write(last)
 
     def _evaluate_last(self) -> None:
         """Training is over, so it can be waited for; another order to stop ends that."""
