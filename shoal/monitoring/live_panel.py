@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from shoal.monitoring.run_facts import RunFacts
 
 _SECONDS_BETWEEN_ROWS = 0.5  # one drawing costs about 5 ms of the training process
-_WIDEST = 100
+_ROOMY, _WIDEST = 75, 100
 _STATES = {"running": "green", "reached": "bold green", "starting": "dim", "interrupted": "red"}
 """Words for what a run does, and their colours; any other word is yellow."""
 _MOST = 5
@@ -101,7 +101,7 @@ def draw(progress: Progress, facts: RunFacts, console: Console, usage: Usage | N
     if own := _own(progress):
         body += [Text(), own]
     if shares := progress.shares():
-        body += [Text(), _shares(shares)]
+        body += [Text(), _shares(shares, "waits for " if width >= _ROOMY else "")]
     title = Text.assemble((facts.title, "bold"), "  ", (progress.state, _STATES.get(progress.state, "yellow")))
     return Panel(
         Group(*body), title=title, title_align="left", subtitle=Text(str(facts.folder), "dim"),
@@ -226,7 +226,7 @@ def _own(progress: Progress) -> Text | None:
     return _fact("info", ", ".join([*parts, *more]))
 
 
-def _shares(shares: dict[str, dict[str, float]]) -> Table:
+def _shares(shares: dict[str, dict[str, float]], waits_for: str) -> Table:
     """A row per kind of worker: what it did, and what it waited for."""
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(style="dim", min_width=8, no_wrap=True, overflow="ellipsis")
@@ -235,7 +235,7 @@ def _shares(shares: dict[str, dict[str, float]]) -> Table:
         table.add_column(justify="right", no_wrap=True, overflow="ellipsis")
     for kind, states in shares.items():
         waits = [
-            Text(f"{percent(states.get(state))} waits for {what}", COLOURS[state])
+            Text(f"{percent(states.get(state))} {waits_for}{what}", COLOURS[state])
             for state, what in WAITS_FOR.get(kind, WAITS_FOR[""]).items()
         ]
         table.add_row(LABELS.get(kind, kind), ShareBar(states), f"{percent(busy(states))} busy", *waits)

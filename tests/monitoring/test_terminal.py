@@ -137,6 +137,8 @@ def test_the_panel_fits_any_width(width: int) -> None:
         lines = panel(row, width).splitlines()
         assert len(lines) <= 15
         assert {len(line) for line in lines} == {min(width, 100)}
+    played = panel({**TAG, **SHARES}, width, about(StopConfig(), hunters=PPO, prey=DQN)).splitlines()
+    assert {len(line) for line in played} == {min(width, 100)}
 
 
 def test_an_empty_panel_has_dashes() -> None:
