@@ -17,6 +17,7 @@ import shoal
 from shoal.api.experiment import load_experiment
 from shoal.monitoring.terminal import TerminalView
 from shoal.recipes import find
+from shoal.runs.facts import run_facts
 
 HERE = Path(__file__).parent
 SHARE = 0.8
@@ -29,8 +30,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         outcome = shoal.train(experiment, trial="brisk-herring-07", root=root, quiet=True)
         rows = [json.loads(line) for line in (outcome.folder / "metrics.jsonl").read_text().splitlines()]
-    console = Console(record=True, force_terminal=True, width=88, file=io.StringIO(), legacy_windows=False)
-    view = TerminalView(experiment.name, Path("runs/cartpole/brisk-herring-07"), experiment.stop, console=console)
+    console = Console(record=True, force_terminal=True, width=100, file=io.StringIO(), legacy_windows=False)
+    view = TerminalView(run_facts(experiment, Path("runs/cartpole/brisk-herring-07"), here=False), console=console)
+    view.state("running")
     for row in rows[: int(len(rows) * SHARE)]:
         view.write(row)
     console.export_text(clear=True)  # what was drawn on the way

@@ -36,7 +36,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """Everything that a figure shows."""
+    """Everything that one panel of a figure shows."""
 
     bands: Sequence[Band]
     metric: str
@@ -59,9 +59,9 @@ def check_format(path: Path) -> None:
         raise InputError(f"--out {path}: a figure's name ends in one of {', '.join(FORMATS)}")
 
 
-def save(drawing: Drawing, path: Path) -> None:
-    """Draw it into a file."""
-    figure = draw(drawing)
+def save(drawings: Sequence[Drawing], path: Path) -> None:
+    """Draw them into a file."""
+    figure = draw(drawings)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)
@@ -69,32 +69,40 @@ def save(drawing: Drawing, path: Path) -> None:
         raise ShoalError(f"{path} cannot be written ({error.strerror})") from None
 
 
-def draw(drawing: Drawing) -> Figure:
-    """A figure with one pair of axes."""
+def draw(drawings: Sequence[Drawing]) -> Figure:
+    """A figure with a pair of axes for each, below one title."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(8, 5 * len(drawings)), layout="constrained", facecolor="white")
     figure.get_layout_engine().set(w_pad=0.14, h_pad=0.12)  # type: ignore[union-attr, call-arg]
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    _frame(figure, axes, drawing)
+    panels = [figure.add_subplot(len(drawings), 1, i + 1) for i in range(len(drawings))]
+    for axes, drawing in zip(panels, drawings, strict=True):
+        _draw_panel(axes, drawing, first=axes is panels[0])
+    if words := _reading(drawings):
+        figure.supxlabel(words, x=0.015, ha="left", fontsize=9.5, color=FAINT, linespacing=1.4)
+    for axes, drawing in zip(panels, drawings, strict=True):
+        _draw_labels(figure, axes, drawing.bands)
+    return figure
+
+
+def _draw_panel(axes: Axes, drawing: Drawing, *, first: bool) -> None:
+    _frame(axes, drawing, titled=first)
     for i, band in enumerate(drawing.bands):
         _draw_band(axes, band, COLOURS[i % len(COLOURS)], several=len(drawing.bands) > 1)
     for goal in drawing.goals:
         _draw_goal(axes, goal)
     axes.margins(x=0.01, y=0.08)
     axes.set_xlim(left=min(0.0, *(float(band.x[0]) for band in drawing.bands)))
-    _draw_labels(figure, axes, drawing.bands)
-    return figure
 
 
-def _frame(figure: Figure, axes: Axes, drawing: Drawing) -> None:
-    """Titles, axes, a light grid behind everything, how to read it."""
+def _frame(axes: Axes, drawing: Drawing, *, titled: bool) -> None:
+    """Titles, axes, a light grid behind everything."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     # The title's second line is empty: there goes a smaller one, in a colour of its own.
-    axes.set_title(f"{drawing.title}\n", loc="left", fontsize=15, fontweight="bold", color=INK)
+    axes.set_title(f"{drawing.title if titled else ''}\n", loc="left", fontsize=15, fontweight="bold", color=INK)
     what = WORDS.get(drawing.metric, drawing.metric)
     axes.text(0, 1.03, what, transform=axes.transAxes, fontsize=11.5, color=INK)
     axes.set_xlabel(AXIS_WORDS[drawing.axis], fontsize=11.5, color=INK, labelpad=6)
@@ -106,17 +114,15 @@ def _frame(figure: Figure, axes: Axes, drawing: Drawing) -> None:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color("#bbbbbb")
-    if words := _reading(drawing):
-        figure.supxlabel(words, x=0.015, ha="left", fontsize=9.5, color=FAINT, linespacing=1.4)
 
 
-def _reading(drawing: Drawing) -> str:
-    """How to read it, as far as it applies."""
-    lines = []
-    if any(len(band.curves) > 1 for band in drawing.bands):
+def _reading(drawings: Sequence[Drawing]) -> str:
+    """How to read them, as far as it applies."""
+    lines, bands = [], [band for drawing in drawings for band in drawing.bands]
+    if any(len(band.curves) > 1 for band in bands):
         lines.append("Line: interquartile mean of the runs. Band: 95 % interval by stratified bootstrap.")
-    if any(band.ends_apart for band in drawing.bands):
-        reached = any(each.reached for band in drawing.bands for each in band.curves)
+    if any(band.ends_apart for band in bands):
+        reached = any(each.reached for band in bands for each in band.curves)
         full = " (full: goal confirmed by greedy episodes)" if reached else ""
         lines.append(f"Dots: where a run ended{full}. Dotted: the runs that are left.")
     return "\n".join(lines)

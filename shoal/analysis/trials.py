@@ -14,6 +14,8 @@ from shoal.runs.status import ended
 
 _DECIDES = ("env.", "algorithm.", "model.", "agents.", "policies.", "deal", "placement.max_lag")
 """Settings that decide what is learned; the others say how long, where, and what is written down."""
+_SHOWN = 3
+"""Settings in a label."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +88,44 @@ def find_group(run: str, root: Path = DEFAULT_ROOT) -> tuple[Group, list[str]]:
 
 
 def join(groups: list[Group]) -> list[Group]:
-    """Trials that were named one by one, of one experiment and of equal settings but for the seed, become one group."""
+    """Trials that were named one by one, of one experiment and of equal settings but for the seed, become one group.
+
+    Several groups of one experiment are named by the settings in which they differ.
+    """
     joined: dict[Any, list[Group]] = {}
     for i, group in enumerate(groups):
         first = group.trials[0]
         single = group.label == first.folder.name
         joined.setdefault((first.folder.experiment, first.learned) if single else i, []).append(group)
-    return [_joined(parts) for parts in joined.values()]
+    return _told_apart([_joined(parts) for parts in joined.values()])
 
 
 def _joined(parts: list[Group]) -> Group:
     if len(parts) == 1:
         return parts[0]
     return Group(parts[0].trials[0].folder.experiment, [trial for part in parts for trial in part.trials])
+
+
+def _told_apart(groups: list[Group]) -> list[Group]:
+    experiments = {id(group): group.trials[0].folder.experiment for group in groups}
+    told = []
+    for group in groups:
+        experiment = experiments[id(group)]
+        mates = [other for other in groups if experiments[id(other)] == experiment]
+        keys = Group("", [other.trials[0] for other in mates]).differing
+        if not keys or group.differing:  # it is alone, or has no one setting itself
+            told.append(group)
+            continue
+        values = [f"{_short(key, keys)}={group.trials[0].settings.get(key)}" for key in keys[:_SHOWN]]
+        label = ", ".join(values) + (", ..." if len(keys) > _SHOWN else "")
+        told.append(Group(label if len(mates) == len(groups) else f"{experiment}: {label}", group.trials))
+    return told
+
+
+def _short(key: str, keys: list[str]) -> str:
+    """Without its section, where that tells it from the others."""
+    last = key.rpartition(".")[2]
+    return last if [other.rpartition(".")[2] for other in keys].count(last) == 1 else key
 
 
 def _each_once(trials: list[Trial]) -> tuple[list[Trial], list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from torch import Tensor
 
@@ -167,6 +167,9 @@ class Algorithm(ABC):
     """The policy's block: what is published."""
     optimisers: tuple[Optimiser, ...]
     """All of them, in a fixed order: what `hogwild` moves into shared memory, with their blocks."""
+    key_metrics: ClassVar[tuple[str, ...]] = ()
+    """The few of its `train/...` metrics that tell whether it learns, without `train/`: the live view shows them in this order,
+    passing over what an update does not give. None named: the first few that come."""
     updates: int = 0
     """How many updates have been made: what random orders are counted by."""
 

@@ -53,7 +53,7 @@ class ResourcesConfig(Config):
     cpus: float = Field(1.0, ge=0)
     """Cores; parts of one are allowed."""
     gpus: float = Field(0.0, ge=0)
-    """Accelerators; parts of one are allowed."""
+    """Accelerators to reserve; parts of one are allowed. Networks run on the CPU all the same."""
     memory: Count = Field(0, ge=0)
     """Bytes; 0 reserves none."""
     custom: dict[str, float] = {}

@@ -140,9 +140,29 @@ def status(run: Run, json: Json = False) -> None:
 
 
 @app.command()
+def runs(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="WORD",
+            help="algorithm=ppo, state=finished, name~cart, steps>10000, algorithm.lr=0.001, or part of a name.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List runs, newest first: algorithm, environment, state, steps, best and last return, score, age."""
+    from shoal.cli.runs import run
+
+    run(words or [], json=json)
+
+
+@app.command()
 def plot(
     runs: Runs,
-    metric: Annotated[str, typer.Option(metavar="NAME", help="Which number of metrics.jsonl.")] = "rollout/ep_rew_mean",
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Which number of metrics.jsonl; several times for a panel each."),
+    ] = None,
     x: Annotated[str, typer.Option("--x", help="Over steps, seconds or updates.")] = "steps",
     out: Annotated[Path, typer.Option(metavar="FILE.png", help="Where to draw it; .svg and .pdf work as well.")] = Path(
         "plot.png"
@@ -151,7 +171,7 @@ def plot(
     """Draw learning curves; the trials of an experiment become one line with a band."""
     from shoal.cli.plot import run
 
-    run(runs, metric=metric, axis=x, out=out)
+    run(runs, metrics=metric or ["rollout/ep_rew_mean"], axis=x, out=out)
 
 
 @app.command()

@@ -9,9 +9,13 @@ from shoal.cli.output import print_json
 def run(run: str, overrides: list[str], *, episodes: int, seed: int, checkpoint: str, json: bool) -> None:
     """Play, then print the scores."""
     with importing():
+        from shoal.monitoring.terminal import waiting
         from shoal.runs.evaluate import evaluate
 
-    scores, version = evaluate(run, overrides=overrides, episodes=episodes, seed=seed, checkpoint=checkpoint)
+    with waiting(f"evaluating {run}") as tell:
+        scores, version = evaluate(
+            run, overrides=overrides, episodes=episodes, seed=seed, checkpoint=checkpoint, tell=tell
+        )
     if json:
         document = {
             "mean_return": scores.mean,
@@ -30,7 +34,7 @@ def run(run: str, overrides: list[str], *, episodes: int, seed: int, checkpoint:
         f"over {episodes} greedy episodes of {length:.1f} steps"
     )
     if scores.game is not None:
-        print(f"as the game states it: {scores.game:.2f}")
+        print(f"return over all agents, as env.game_return adds them up: {scores.game:.2f}")
     if len(scores.by_policy) > 1:
         parts = ", ".join(f"{name} {mean:.2f}" for name, mean in scores.by_policy.items())
         print(f"mean return of an agent, by policy: {parts}")

@@ -12,8 +12,8 @@ _RETURNS = ("rollout/ep_rew_mean", "eval/mean_reward")
 """Columns that `stop.return` is a level of."""
 
 
-def run(runs: list[str], *, metric: str, axis: str, out: Path) -> None:
-    """Read the runs, draw them, say what was left out and where the figure is."""
+def run(runs: list[str], *, metrics: list[str], axis: str, out: Path) -> None:
+    """Read the runs, draw them, say what is missing and where the figure is."""
     require_matplotlib()
     check_format(out)
     from shoal.analysis.curves import band
@@ -22,19 +22,20 @@ def run(runs: list[str], *, metric: str, axis: str, out: Path) -> None:
     found = [find_group(run) for run in runs]
     notes = [note for _, said in found for note in said]
     groups = join([group for group, _ in found])
-    bands = []
-    for group in groups:
-        each, left_out = band(group, metric, axis)
-        bands.append(each)
-        notes += left_out
     settings = [trial.settings for group in groups for trial in group.trials]
-    goals = _values(settings, "stop.return") if metric in _RETURNS else []
     env_ids = [str(env_id) for env_id in _values(settings, "env.id")]
-    title = env_ids[0] if len(env_ids) == 1 else ", ".join(group.label for group in groups)
+    title = env_ids[0] if len(env_ids) == 1 else ", ".join(dict.fromkeys(group.label for group in groups))
+    drawings = []
+    for metric in dict.fromkeys(metrics):
+        bands, missing = zip(*(band(group, metric, axis) for group in groups), strict=True)
+        notes += [note for each in missing for note in each]
+        goals = _values(settings, "stop.return") if metric in _RETURNS else []
+        drawings.append(Drawing(bands, metric, axis, title, [float(goal) for goal in goals]))
     for note in notes:
         print(f"shoal: {note}", file=sys.stderr)
-    save(Drawing(bands, metric, axis, title, [float(goal) for goal in goals]), out)
-    print(f"{out}: {metric} of {', '.join(_count(each.label, len(each.curves)) for each in bands)}")
+    save(drawings, out)
+    labels = ", ".join(_count(each.label, len(each.curves)) for each in drawings[0].bands)
+    print(f"{out}: {', '.join(drawing.metric for drawing in drawings)} of {labels}")
 
 
 def _values(settings: list[dict[str, Any]], key: str) -> list[Any]:

@@ -74,7 +74,7 @@ def _parts(document: dict[str, Any], folder: RunFolder, *, framed: bool) -> Iter
     if replay := document.get("replay"):
         yield Text.assemble(("replay", "dim"), *(f"  {count:,} {name}" for name, count in replay.items()))
     if ended:
-        yield Text(f"look again: {command()} evaluate {folder.path}", "dim")
+        yield Text(f"evaluate: {command()} evaluate {folder.path}", "dim")
 
 
 def _facts(document: dict[str, Any], others: list[tuple[str, str]]) -> Table:
@@ -147,7 +147,7 @@ def _workers(workers: list[dict[str, Any]], *, framed: bool) -> Table:
     table.add_column("state", no_wrap=True)
     if framed:
         table.add_column("", ratio=1)
-    for title in ("busy", "input", "slot"):
+    for title in ("busy", "waits for data", "waits for room"):
         table.add_column(title, justify="right", no_wrap=True)
     for worker in workers:
         state = str(worker.get("state", "-"))

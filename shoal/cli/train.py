@@ -85,7 +85,7 @@ def _say(outcome: Outcome, recipe: str) -> None:
     print(
         f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}"
     )
-    print(f"results: {outcome.folder}    look again: {command()} evaluate {outcome.folder}")
+    print(f"results: {outcome.folder}    evaluate: {command()} evaluate {outcome.folder}")
     if outcome.interrupted:
         print(f"go on:   {command()} train {recipe} --trial {outcome.folder.name} --resume")
         sys.exit(EXIT_INTERRUPTED)

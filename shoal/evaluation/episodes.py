@@ -40,6 +40,8 @@ class EpisodeBatch:
         self._rollout = Rollout(env, seats, seed=seed, deal=deal, timeout=timeout, watcher=watcher)
         self._finished: list[list[Episode]] = [[] for _ in range(env.num_envs)]
         self._due = [self._share] * env.num_envs
+        self.steps = 0
+        """Of every copy."""
         self._deadline = math.inf if seconds is None else clock() + seconds
 
     @property
@@ -47,8 +49,14 @@ class EpisodeBatch:
         """Every copy has played all that is due of it."""
         return all(len(own) >= due for own, due in zip(self._finished, self._due, strict=True))
 
+    @property
+    def ended(self) -> int:
+        """Episodes that are over and count."""
+        return sum(min(len(own), due) for own, due in zip(self._finished, self._due, strict=True))
+
     def step(self) -> None:
         """Go on by a step of every copy."""
+        self.steps += 1
         if self._clock() >= self._deadline:  # an episode is under way in every copy: it is the last
             self._due = [min(due, len(own) + 1) for own, due in zip(self._finished, self._due, strict=True)]
             self._deadline = math.inf

@@ -28,11 +28,17 @@ class Evaluator:
     deal: Callable[[int], Deal | None] = lambda seed: None
     """Who plays whom, dealt by a seed; None: as the seats say."""
 
-    def evaluate(self, episodes: int, *, seed: int, watcher: Watcher | None = None) -> Scores:
-        """Play with the newest version of every policy."""
+    def evaluate(
+        self, episodes: int, *, seed: int, watcher: Watcher | None = None, tell: Callable[[str], None] | None = None
+    ) -> Scores:
+        """Play with the newest version of every policy. `tell` hears how far it is, a word per step."""
         batch = self.begin(episodes, seed=seed, watcher=watcher)
         while not batch.over:
             batch.step()
+            if tell is not None:
+                tell(
+                    f"evaluating: {batch.ended:,} of {episodes:,} episodes after {batch.steps:,} steps of each env copy"
+                )
         return batch.scores()
 
     def begin(

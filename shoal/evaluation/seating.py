@@ -94,9 +94,15 @@ def make_random_evaluator(program: Program, episodes: int) -> Evaluator:
     """The same environments with everyone at random: what a return is worth is seen beside theirs."""
     env = make_env(program.experiment.env, copies_for(episodes))
     seats = []
-    for name, group in env.groups.items():
-        policy = RandomPolicy(group)
-        lanes = np.arange(env.num_envs * len(group.agents))
-        noise = Noise(program.experiment.seed, f"random play of {name}", lanes, policy.noise_size)
-        seats.append(Seat(name, name, FixedInference(policy, explore=True), noise, None))
-    return Evaluator(env, seats, scored=list(env.groups))
+    for spec in program.policies.values():
+        policy = RandomPolicy(env.groups[spec.home])
+        lanes = np.arange(env.num_envs * len(spec.columns))
+        noise = Noise(program.experiment.seed, f"random play of {spec.name}", lanes, policy.noise_size)
+        columns = None if spec.whole_group else list(spec.columns)
+        client = FixedInference(policy, explore=True)
+        seats.append(Seat(spec.name, spec.home, client, noise, None, columns=columns))
+
+    def deal(seed: int) -> Deal | None:
+        return make_deal(program, env.num_envs, seed=seed, first_slot=0)
+
+    return Evaluator(env, seats, scored=list(program.policies), deal=deal)

@@ -1,4 +1,4 @@
-"""Images in, an mp4 out: H.264, which every browser plays, with a line of text over each image.
+"""Images in, an mp4 out: H.264, which every browser plays, with lines of text below each image.
 
 Nothing here needs a screen. The packages are those of the extra `video`, imported when the first video begins.
 """
@@ -42,10 +42,13 @@ class Video:
         self._container: Any = None
         self._stream: Any = None
         self._shape: tuple[int, ...] = ()
+        self._lines = 0
 
     def add(self, image: Array, caption: str = "") -> None:
-        """The next image, bytes `[height, width, 3]` of red, green and blue; all have the size of the first."""
-        frame = with_caption(enlarged(image), caption)
+        """The next image, bytes `[height, width, 3]` of red, green and blue; all have the size and the lines of the first."""
+        if self._container is None:
+            self._lines = len(caption.splitlines())
+        frame = with_caption(enlarged(image), caption, self._lines)
         if self._container is None:
             self._open(frame.shape)
         if frame.shape != self._shape:
@@ -110,21 +113,21 @@ def enlarged(image: Array) -> Array:
     return np.pad(image, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
 
 
-def with_caption(image: Array, caption: str) -> Array:
-    """The image with white text on a shade, in its lower left corner."""
-    if not caption:
+def with_caption(image: Array, caption: str, lines: int = 1) -> Array:
+    """The image, and white text on black below it, where it covers nothing; there is room for so many `lines`."""
+    if not lines:
         return np.ascontiguousarray(image)
     from PIL import Image, ImageDraw
 
     size = max(12, min(image.shape[:2]) // 18)
-    drawn = Image.fromarray(image)
-    draw, font = ImageDraw.Draw(drawn, "RGBA"), _font(size)
-    left, margin = size // 2, size // 3
-    bottom = drawn.height - size // 2
-    box = draw.textbbox((left + margin, bottom - margin), caption, font=font, anchor="ls")
-    line = (left, bottom - margin - size, box[2] + margin, bottom)
-    draw.rounded_rectangle(line, radius=margin, fill=(0, 0, 0, 150))
-    draw.text((left + margin, bottom - margin), caption, font=font, anchor="ls", fill=(255, 255, 255, 255))
+    height, width = image.shape[:2]
+    drawn = Image.new("RGB", (width, height + 2 * round(0.8 * size * lines)))  # of even height: see `enlarged`
+    drawn.paste(Image.fromarray(image))
+    draw = ImageDraw.Draw(drawn)
+    for i, line in enumerate(caption.splitlines()[:lines]):
+        room = (width - size) / max(1.0, draw.textlength(line, font=_font(size)))
+        font = _font(max(8, int(size * min(1.0, room))))
+        draw.text((size // 2, height + (1.6 * i + 1.2) * size), line, font=font, anchor="ls", fill=(255, 255, 255))
     return np.asarray(drawn)
 
 

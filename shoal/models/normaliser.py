@@ -39,7 +39,12 @@ class Moments(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[..., *shape]` -> the same with zero mean and unit variance, clipped; before any update the input itself."""
-        return (x - self.mean).mul_(self.scale).clamp_(-CLIP, CLIP) if self.count else x
+        if torch.compiler.is_compiling():  # `torch.export` cannot follow a branch on data; without one it is slower
+            return torch.where(self.count > 0, self._scaled(x), x)
+        return self._scaled(x) if self.count else x
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        return (x - self.mean).mul_(self.scale).clamp_(-CLIP, CLIP)
 
     def sums(self, x: Tensor, valid: Tensor) -> Tensor:
         """Of the valid rows, float64 `[1 + 2 * size]`: count, sum and sum of squares of their offsets from the mean."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -15,34 +16,42 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal.monitoring.progress import Progress, elapsed_text, shown, sparkline
+from shoal.monitoring.progress import (
+    RECENT,
+    RETURN,
+    Progress,
+    elapsed_text,
+    policy_return,
+    return_text,
+    shown,
+    sparkline,
+)
 from shoal.monitoring.share_bar import COLOURS, ShareBar
-from shoal.monitoring.shares import LABELS, busy, percent
+from shoal.monitoring.shares import LABELS, WAITS_FOR, busy, percent
 from shoal.monitoring.sinks import Row
+from shoal.monitoring.usage import Usage, UsageMeter
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from shoal.api.experiment import StopConfig
+    from shoal.monitoring.run_facts import RunFacts
 
 _SECONDS_BETWEEN_ROWS = 0.5  # one drawing costs about 5 ms of the training process
-_WIDEST = 88
-_LOSSES = {
-    "policy loss": "train/policy_loss",
-    "value loss": "train/value_loss",
-    "entropy loss": "train/entropy_loss",
-    "approx. KL": "train/approx_kl",
-    "expl. var.": "train/explained_variance",
-}
+_ROOMY, _WIDEST = 75, 100
+_STATES = {"running": "green", "reached": "bold green", "starting": "dim", "interrupted": "red"}
+"""Words for what a run does, and their colours; any other word is yellow."""
+_MOST = 5
+"""Metrics of an algorithm that names none, and numbers of the environment's own."""
 
 
 class LivePanel:
     """Redrawn when a row arrives, twice a second at most, and once a second for the clock's sake."""
 
-    def __init__(self, title: str, folder: Path, stop: StopConfig, console: Console | None = None) -> None:
-        self._title, self._folder = title, folder
+    def __init__(self, facts: RunFacts, console: Console | None = None) -> None:
+        self._facts = facts
         self._console = console or Console(highlight=False)
-        self._progress = Progress(stop)
+        self._progress = Progress(facts.stop)
+        self._meter = UsageMeter() if facts.here else None
         self._lock = threading.Lock()  # rich redraws from a thread of its own
         self._drawn_at = float("-inf")
         self._live = Live(get_renderable=self._draw, console=self._console, refresh_per_second=1)
@@ -62,6 +71,12 @@ class LivePanel:
         """A line above the panel."""
         self._console.print(text, markup=False, highlight=False)
 
+    def state(self, word: str, reason: str | None) -> None:
+        """Show it at once."""
+        with self._lock:
+            self._progress.state, self._progress.reason = word, reason
+        self._live.refresh()
+
     def close(self, summary: str) -> None:
         """Draw once more, give the terminal back, say the summary."""
         self._live.stop()
@@ -71,22 +86,33 @@ class LivePanel:
 
     def _draw(self) -> RenderableType:
         with self._lock:
-            return draw(self._progress, self._title, self._folder, self._console)
+            return draw(self._progress, self._facts, self._console, self._meter.usage() if self._meter else None)
 
 
-def draw(progress: Progress, title: str, folder: Path, console: Console) -> Panel:
+def draw(progress: Progress, facts: RunFacts, console: Console, usage: Usage | None = None) -> Panel:
     """The panel for one moment."""
     width = min(console.width, _WIDEST)
-    body: list[RenderableType] = [_bar(progress), Text(), _facts(progress, width, console), Text(), _losses(progress)]
+    marks = "▁▂▃▄▅▆▇█" if console.encoding.startswith("utf") else "_.-=*#"
+    body: list[RenderableType] = [_bar(progress), Text(), _facts(progress, width, marks, usage)]
+    if text := progress.evaluated_text():
+        body.append(_fact("eval", text))
+    if metrics := list(_metrics(progress, facts)):
+        body += [Text(), *metrics]
+    if own := _own(progress):
+        body += [Text(), own]
     if shares := progress.shares():
-        body += [Text(), _shares(shares)]
+        body += [Text(), _shares(shares, "waits for " if width >= _ROOMY else "")]
+    title = Text.assemble((facts.title, "bold"), "  ", (progress.state, _STATES.get(progress.state, "yellow")))
     return Panel(
-        Group(*body), title=Text(title, "bold"), title_align="left", subtitle=Text(str(folder), "dim"),
+        Group(*body), title=title, title_align="left", subtitle=Text(str(facts.folder), "dim"),
         subtitle_align="left", border_style="cyan", width=width, padding=(0, 1),
     )  # fmt: skip
 
 
-def _bar(progress: Progress) -> Table:
+def _bar(progress: Progress) -> RenderableType:
+    """How far it is; of a run that ended, why."""
+    if progress.reason is not None:
+        return Text(progress.reason, _STATES.get(progress.state, "yellow"))
     rule = progress.nearest()
     line = Table.grid(padding=(0, 2), expand=True)
     line.add_column(ratio=1)
@@ -100,29 +126,54 @@ def _bar(progress: Progress) -> Table:
     return line
 
 
-def _facts(progress: Progress, width: int, console: Console) -> Table:
-    marks = "▁▂▃▄▅▆▇█" if console.encoding.startswith("utf") else "_.-=*#"
-    stop = progress.stop
+# ---------------------------------------------------------------- returns and counts
+
+
+def _facts(progress: Progress, width: int, marks: str, usage: Usage | None) -> Table:
+    stop, rows = progress.stop, list(_returns(progress))
+    label, beside = max(8, *(len(row[0]) for row in rows)), max(12, *(len(row[2]) for row in rows))
     facts = Table.grid(padding=(0, 1))
-    facts.add_column(style="dim", min_width=8)
+    facts.add_column(style="dim", min_width=8, max_width=max(8, width // 4), no_wrap=True, overflow="ellipsis")
     facts.add_column(justify="right", min_width=9)
     facts.add_column(style="dim", min_width=12)
     facts.add_column(no_wrap=True, overflow="crop")
-    history = Text(sparkline(progress.returns, width - 39, marks), "green")
-    returns = Text(shown(progress.number("rollout/ep_rew_mean"), ",.1f"), "bold green")
-    facts.add_row("return", returns, _goal(stop.return_), history)
+    room = width - 16 - min(label, max(8, width // 4)) - beside
+    if len(progress.policies) > 1:
+        facts.add_row("policy", Text("return", "dim"))
+    for name, value, goal, history in rows:
+        facts.add_row(name, Text(value, "bold green"), goal, Text(sparkline(history, room, marks), "green"))
     speed = f"{shown(progress.number('time/fps'), ',.0f'):>7} steps/s"
     facts.add_row("steps", shown(progress.number("step"), ",.0f"), _goal(stop.steps), _fact("speed", speed))
     elapsed = f"{elapsed_text(progress.elapsed):>7}"
     facts.add_row("updates", shown(progress.number("update"), ",.0f"), _goal(stop.updates), _fact("elapsed", elapsed))
     length = f"length {shown(progress.number('rollout/ep_len_mean'), ',.0f')}"
-    facts.add_row("episodes", shown(progress.number("rollout/episodes"), ",.0f"), length, _evaluated(progress))
+    facts.add_row("episodes", shown(progress.number("rollout/episodes"), ",.0f"), length, _used(usage))
     return facts
 
 
-def _evaluated(progress: Progress) -> Text:
-    text = progress.evaluated_text()
-    return _fact("eval", text) if text else Text()
+def _returns(progress: Progress) -> Iterator[tuple[str, str, str, list[float]]]:
+    """Name, value, what it is held against, history: of each policy, since the returns of rivals do not add up.
+
+    A goal is one for the sum over all that learn, so where there is one, or one policy, the sum is shown. Training promises it
+    by its last episodes, which are fewer than those of the other mean.
+    """
+    policies, goal = progress.policies, progress.stop.return_
+    recent = RECENT in progress.row
+    if len(policies) < 2 or goal is not None:
+        random = "baseline/random_team_return" if len(policies) == 1 else ""
+        yield _return(progress, "return", RETURN, "" if recent else _goal(goal), random)
+    if recent:
+        yield _return(progress, "last 20", RECENT, _goal(goal), "")
+    for policy in policies if len(policies) > 1 else []:
+        yield _return(progress, policy, policy_return(policy), "", f"baseline/{policy}/random_agent_return")
+
+
+def _return(progress: Progress, name: str, key: str, goal: str, random: str) -> tuple[str, str, str, list[float]]:
+    by_chance = progress.number(random)
+    beside = [goal] if goal else []
+    if by_chance is not None:
+        beside.append(f"random {return_text(by_chance)}")
+    return name, return_text(progress.number(key)), ", ".join(beside), progress.history(key)
 
 
 def _goal(number: float | None) -> str:
@@ -133,16 +184,49 @@ def _fact(label: str, text: str) -> Text:
     return Text.assemble((f"{label:<8}", "dim"), text)
 
 
-def _losses(progress: Progress) -> Table:
-    table = Table.grid(padding=(0, 1), expand=True)
-    for _ in _LOSSES:
-        table.add_column(justify="right", no_wrap=True, overflow="ellipsis", ratio=1)
-    table.add_row(*(Text(label, "dim") for label in _LOSSES))
-    table.add_row(*(shown(progress.number(key), ",.4g") for key in _LOSSES.values()))
-    return table
+def _used(usage: Usage | None) -> Text:
+    if usage is None:
+        return Text()
+    cores = len(os.sched_getaffinity(0))
+    return _fact("cpu", f"{usage.cores:7.1f} of {cores} cores, memory {usage.nbytes / 2**20:,.0f} MB")
 
 
-def _shares(shares: dict[str, dict[str, float]]) -> Table:
+# ---------------------------------------------------------------- metrics
+
+
+def _metrics(progress: Progress, facts: RunFacts) -> Iterator[Table]:
+    """The few that each algorithm names: a row per policy where several learn, a table per set of names."""
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for policy in progress.learners or [""]:
+        at = f"train/{policy}/" if policy else "train/"
+        known = [name.removeprefix(at) for name in progress.learned if name.startswith(at)]
+        wanted = facts.of(policy).metrics or tuple(known[:_MOST])
+        if names := tuple(name for name in wanted if name in known):
+            tables.setdefault(names, []).append(policy)
+    for names, policies in tables.items():
+        table = Table.grid(padding=(0, 1), expand=True)
+        table.add_column(style="dim", min_width=8 if any(policies) else 0, no_wrap=True, overflow="ellipsis")
+        for _ in names:
+            table.add_column(justify="right", no_wrap=True, overflow="ellipsis")
+        table.add_row("", *(Text(name, "dim") for name in names))
+        for policy in policies:
+            at = f"train/{policy}/" if policy else "train/"
+            table.add_row(policy, *(format(progress.learned[at + name], ",.4g") for name in names))
+        yield table
+
+
+def _own(progress: Progress) -> Text | None:
+    """What the environment put into `info["metrics"]`."""
+    at = "rollout/metrics/"
+    names = [name for name in progress.row if name.startswith(at)]
+    if not names:
+        return None
+    parts = [f"{name.removeprefix(at)} {shown(progress.number(name), ',.4g')}" for name in names[:_MOST]]
+    more = [f"and {len(names) - _MOST} more"] if len(names) > _MOST else []
+    return _fact("info", ", ".join([*parts, *more]))
+
+
+def _shares(shares: dict[str, dict[str, float]], waits_for: str) -> Table:
     """A row per kind of worker: what it did, and what it waited for."""
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(style="dim", min_width=8, no_wrap=True, overflow="ellipsis")
@@ -151,8 +235,8 @@ def _shares(shares: dict[str, dict[str, float]]) -> Table:
         table.add_column(justify="right", no_wrap=True, overflow="ellipsis")
     for kind, states in shares.items():
         waits = [
-            Text(f"{percent(states.get(state))} {state.removeprefix('waited_')}", COLOURS[state])
-            for state in ("waited_input", "waited_slot")
+            Text(f"{percent(states.get(state))} {waits_for}{what}", COLOURS[state])
+            for state, what in WAITS_FOR.get(kind, WAITS_FOR[""]).items()
         ]
         table.add_row(LABELS.get(kind, kind), ShareBar(states), f"{percent(busy(states))} busy", *waits)
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 _HISTORY = 256
 _RATE_ROWS = 50
+RETURN, RECENT = "rollout/ep_rew_mean", "rollout/recent_return"
+_POLICY_RETURN = re.compile(r"rollout/([^/]+)/agent_return")
+_POLICY_VERSION = re.compile(r"train/([^/]+)/version")
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,26 @@ class Rule:
     """At the present rate; None where nobody can tell."""
 
 
+class History:
+    """One number over the whole run, in at most `_HISTORY` values: beyond that, neighbours are averaged."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self._stride = 1
+        self._open: list[float] = []
+
+    def add(self, value: float) -> None:
+        """The next one."""
+        self._open.append(value)
+        if len(self._open) < self._stride:
+            return
+        self.values.append(sum(self._open) / len(self._open))
+        self._open.clear()
+        if len(self.values) == _HISTORY:
+            self.values = [(a + b) / 2 for a, b in zip(self.values[::2], self.values[1::2], strict=True)]
+            self._stride *= 2
+
+
 class Progress:
     """Takes rows, oldest first. Between two rows the clock goes on."""
 
@@ -42,12 +66,15 @@ class Progress:
         self.row: Row = {}
         self.evaluated: Row = {}
         """The columns of the newest evaluation."""
-        self.returns: list[float] = []
-        """The whole run's, at most `_HISTORY`: beyond that, neighbours are averaged."""
+        self.learned: dict[str, float] = {}
+        """The newest value of every `train/...`: a row holds what was told since the one before, which may be nothing."""
+        self.state = "starting"
+        """What the run does now, in a word."""
+        self.reason: str | None = None
+        """Why it ended; None: it goes on."""
+        self._histories: dict[str, History] = {}
         self._clock = clock
         self._row_at = clock()
-        self._stride = 1
-        self._open: list[float] = []
         self._first_return: float | None = None
         self._counts: deque[tuple[float, float, float]] = deque(maxlen=_RATE_ROWS)
 
@@ -57,19 +84,28 @@ class Progress:
         if EVALUATED_AT in row:
             self.evaluated = {name: value for name, value in row.items() if name.startswith(EVAL)}
         self._counts.append((self.elapsed, self.number("step") or 0.0, self.number("update") or 0.0))
-        if (value := self.number("rollout/ep_rew_mean")) is not None:
-            self._first_return = value if self._first_return is None else self._first_return
-            self._remember(value)
+        self.learned |= {
+            name: value for name in row if name.startswith("train/") and (value := self.number(name)) is not None
+        }
+        for name in (RETURN, *map(policy_return, self.policies)):
+            if (value := self.number(name)) is not None:
+                self._histories.setdefault(name, History()).add(value)
+        if self._first_return is None:
+            self._first_return = self.number(RETURN)
 
-    def _remember(self, value: float) -> None:
-        self._open.append(value)
-        if len(self._open) < self._stride:
-            return
-        self.returns.append(sum(self._open) / len(self._open))
-        self._open.clear()
-        if len(self.returns) == _HISTORY:
-            self.returns = [(a + b) / 2 for a, b in zip(self.returns[::2], self.returns[1::2], strict=True)]
-            self._stride *= 2
+    def history(self, name: str) -> list[float]:
+        """Of a return, from the run's first row on."""
+        return self._histories[name].values if name in self._histories else []
+
+    @property
+    def policies(self) -> list[str]:
+        """Those that play, where there are several agents: each has a return of its own."""
+        return [match[1] for name in self.row if (match := _POLICY_RETURN.fullmatch(name))]
+
+    @property
+    def learners(self) -> list[str]:
+        """Those that learn, where several do: each has metrics of its own."""
+        return [match[1] for name in self.row if (match := _POLICY_VERSION.fullmatch(name))]
 
     def number(self, key: str) -> float | None:
         """A finite number of the last row."""
@@ -134,9 +170,10 @@ class Progress:
         return Rule("return", fraction, f"{now:,.1f} of {goal:,.6g}", None)
 
     def _scored(self) -> float | None:
-        """What a goal is held against: the newest evaluation where there are any, else the returns of training."""
+        """What a goal is held against: the newest evaluation where there are any, else the last returns of training."""
         mean = self.evaluated.get(f"{EVAL}mean_reward")
-        return float(mean) if isinstance(mean, int | float) else self.number("rollout/ep_rew_mean")
+        recent = self.number(RECENT)
+        return float(mean) if isinstance(mean, int | float) else self.number(RETURN) if recent is None else recent
 
     def left_text(self) -> str:
         """`~8 s`; `<8 s` where a goal may end the run before; `-` while nobody can tell."""
@@ -144,6 +181,11 @@ class Progress:
         if not known or not self.row:
             return "-"
         return f"{'~' if self.stop.return_ is None else '<'}{elapsed_text(min(known), digits=0)}"
+
+
+def policy_return(policy: str) -> str:
+    """The column with the mean return of the agents that it played."""
+    return f"rollout/{policy}/agent_return"
 
 
 def elapsed_text(seconds: float, digits: int = 1) -> str:
@@ -161,6 +203,11 @@ def sparkline(values: list[float], width: int, marks: str = "▁▂▃▄▅▆�
     low, high = min(means), max(means)
     scale = (len(marks) - 1) / (high - low) if high > low else 0.0
     return "".join(marks[round((mean - low) * scale)] for mean in means)
+
+
+def return_text(number: float | None) -> str:
+    """`143.2`, `0.25`: games that pay 1 need the second digit."""
+    return shown(number, ",.1f" if number is None or abs(number) >= 10 else ".2f")
 
 
 def shown(number: float | None, form: str) -> str:

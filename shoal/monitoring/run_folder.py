@@ -57,7 +57,7 @@ class RunFolder:
         parent = root / run
         trials = [folder for name in _folders(parent) if (folder := cls(parent / name)).config.is_file()]
         if trials:
-            return max(trials, key=cls._last_written)
+            return max(trials, key=lambda folder: (folder.last_written, folder.trial))
         for path in (Path(run), root / run):
             if (path / ".lock").is_file():
                 raise InputError(
@@ -75,9 +75,17 @@ class RunFolder:
                     return trials
         return [cls.find(run, root)]
 
-    def _last_written(self) -> tuple[float, str]:
+    @classmethod
+    def everywhere(cls, root: Path = DEFAULT_ROOT) -> list[Self]:
+        """All runs below `root`."""
+        folders = [cls(root / name / trial) for name in _folders(root) for trial in _folders(root / name)]
+        return [folder for folder in folders if folder.config.is_file()]
+
+    @property
+    def last_written(self) -> float:
+        """When the run last did something, in seconds since the epoch."""
         paths = (self.path, self.config, self.metrics, self.checkpoints)
-        return max(path.stat().st_mtime for path in paths if path.exists()), self.trial
+        return max(path.stat().st_mtime for path in paths if path.exists())
 
     # ---------------------------------------------------------------- what is in it
 

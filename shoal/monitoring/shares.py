@@ -20,6 +20,14 @@ from shoal.api.metric import Mean, Metric
 STATES = ("worked", "inference", "waited_input", "waited_slot")
 LABELS = {"actor": "actors", "policy": "policies", "trainer": "trainer", "buffer": "buffers"}
 """Kinds of workers, in the words and the order of a table."""
+WAITS_FOR = {
+    "actor": {"waited_input": "policy", "waited_slot": "trainer"},
+    "policy": {"waited_input": "actors", "waited_slot": "actors"},
+    "trainer": {"waited_input": "data", "waited_slot": "its turn"},
+    "buffer": {"waited_input": "actors", "waited_slot": "trainer"},
+    "": {"waited_input": "data", "waited_slot": "room"},
+}
+"""Kind -> what it waits for in each state; the last is that of kinds of the user's own."""
 _NAME = re.compile(rf"time/(\w+)_({'|'.join(STATES)})")
 
 

@@ -5,26 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from shoal.monitoring.progress import Progress, elapsed_text, shown
+from shoal.monitoring.progress import RETURN, Progress, elapsed_text, policy_return, return_text, shown
 from shoal.monitoring.shares import LABELS, busy, percent
 from shoal.monitoring.sinks import Row
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from shoal.api.experiment import StopConfig
+    from shoal.monitoring.run_facts import RunFacts
 
 _SECONDS_BETWEEN_LINES = 2.0
+_SECONDS_BETWEEN_WORDS = 10.0
+_WAITS = ("paused", "confirming")
 
 
 class _Face(Protocol):
     def write(self, row: Row) -> None: ...
     def note(self, text: str) -> None: ...
+    def state(self, word: str, reason: str | None) -> None: ...
     def close(self, summary: str) -> None: ...
 
 
@@ -34,15 +37,15 @@ class TerminalView:
     A terminal that goes away does not end the run: all of it is in the run folder.
     """
 
-    def __init__(self, title: str, folder: Path, stop: StopConfig, *, console: Console | None = None) -> None:
+    def __init__(self, facts: RunFacts, *, console: Console | None = None) -> None:
         self._face: _Face | None = None
         with self._while_there():
             if console is None and not _can_redraw(sys.stdout):
-                self._face = PlainLines(title, folder, stop, sys.stdout)
+                self._face = PlainLines(facts, sys.stdout)
             else:
                 from shoal.monitoring.live_panel import LivePanel
 
-                self._face = LivePanel(title, folder, stop, console)
+                self._face = LivePanel(facts, console)
 
     def write(self, row: Row) -> None:
         """Show a row, now or with the next."""
@@ -55,6 +58,12 @@ class TerminalView:
         with self._while_there():
             if self._face is not None:
                 self._face.note(text)
+
+    def state(self, word: str, reason: str | None = None) -> None:
+        """What the run does now, in a word: probing, running, confirming, paused, ...; with a `reason`, that it ended."""
+        with self._while_there():
+            if self._face is not None:
+                self._face.state(word, reason)
 
     def close(self, summary: str = "") -> None:
         """Show the last row and the summary, and leave the terminal as it was. Again: nothing happens."""
@@ -71,6 +80,35 @@ class TerminalView:
             self._face = None
 
 
+@contextlib.contextmanager
+def waiting(text: str) -> Iterator[Callable[[str], None]]:
+    """Tell on stderr what is waited for, until it is over; what is yielded takes the next text.
+
+    On a terminal the text stands there and vanishes; elsewhere it becomes a line if it takes long, and again every ten seconds.
+    """
+    if _can_redraw(sys.stderr):
+        from rich.console import Console
+
+        with Console(stderr=True, highlight=False).status(text, refresh_per_second=2) as status:
+            yield status.update
+        return
+    latest, over = [text], threading.Event()
+
+    def tell() -> None:
+        pause = _SECONDS_BETWEEN_LINES
+        while not over.wait(pause):
+            print(latest[0], file=sys.stderr, flush=True)
+            pause = _SECONDS_BETWEEN_WORDS
+
+    thread = threading.Thread(target=tell, name="waiting", daemon=True)
+    thread.start()
+    try:
+        yield lambda text: latest.__setitem__(0, text)
+    finally:
+        over.set()
+        thread.join()
+
+
 def _can_redraw(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
@@ -78,14 +116,12 @@ def _can_redraw(stream: TextIO) -> bool:
 class PlainLines:
     """A line every two seconds at most, and always the first and the last row."""
 
-    def __init__(
-        self, title: str, folder: Path, stop: StopConfig, stream: TextIO, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._progress = Progress(stop, clock)
+    def __init__(self, facts: RunFacts, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._progress = Progress(facts.stop, clock)
         self._stream, self._clock = stream, clock
         self._printed_at = float("-inf")
         self._waiting = False
-        self.note(f"{title} -> {folder}")
+        self.note(f"{facts.title} -> {facts.folder}")
 
     def write(self, row: Row) -> None:
         """Print the row if it is time."""
@@ -97,6 +133,12 @@ class PlainLines:
     def note(self, text: str) -> None:
         """Print a line."""
         print(text, file=self._stream, flush=True)
+
+    def state(self, word: str, reason: str | None) -> None:
+        """Print what is worth a line: that it waits, and that it goes on."""
+        before, self._progress.state = self._progress.state, word
+        if word != before and (word in _WAITS or before in _WAITS) and reason is None:
+            self.note(word)
 
     def close(self, summary: str) -> None:
         """Print the last row, if it was held back, and the summary."""
@@ -114,7 +156,7 @@ def plain_line(progress: Progress) -> str:
     """`   20,480 steps | return  143.2 | len 143 | 12,345 steps/s | 1.7 s | left ~8 s | busy: actors 93 %, trainer 41 %`."""
     parts = [
         f"{shown(progress.number('step'), ',.0f'):>9} steps",
-        f"return {shown(progress.number('rollout/ep_rew_mean'), ',.1f'):>6}",
+        _returns(progress),
         f"len {shown(progress.number('rollout/ep_len_mean'), ',.0f'):>3}",
         f"{shown(progress.number('time/fps'), ',.0f'):>6} steps/s",
         elapsed_text(progress.elapsed),
@@ -126,3 +168,11 @@ def plain_line(progress: Progress) -> str:
         busy_ = [f"{LABELS.get(kind, kind)} {percent(busy(states))}" for kind, states in shares.items()]
         parts.append(f"busy: {', '.join(busy_)}")
     return " | ".join(parts)
+
+
+def _returns(progress: Progress) -> str:
+    """`return  143.2`; where several policies play, that of each."""
+    policies = progress.policies
+    if len(policies) < 2:
+        return f"return {return_text(progress.number(RETURN)):>6}"
+    return ", ".join(f"{policy} {return_text(progress.number(policy_return(policy)))}" for policy in policies)

@@ -51,6 +51,9 @@ class Shape:
     seconds: float
     processes: bool = True
 
+    def __str__(self) -> str:
+        return f"{self.words} ({1000 * self.seconds:.0f} ms a round)"
+
     def total(self, rounds: float) -> float:
         """Of the whole run."""
         return self.seconds * rounds + (STARTING if self.processes else 0.0)
@@ -99,9 +102,20 @@ def choose_placement(
     for shape in shapes[1:]:
         if shape.total(rounds) < WORTH * best.total(rounds):
             best = shape
-    others = ", ".join(f"{shape.words} {1000 * shape.seconds:.0f}" for shape in shapes if shape is not best)
-    words = f"placement: {best.words}, {1000 * best.seconds:.0f} ms a round"
-    return _placed(experiment, best.changes), f"{words} ({others})" if others else words
+    return _placed(experiment, best.changes), _reason(shapes, best, rounds)
+
+
+def _reason(shapes: list[Shape], best: Shape, rounds: float) -> str:
+    """Why it was chosen. What more processes save of a round they have to earn back: they take a while to start."""
+    if len(shapes) == 1:
+        return f"placement: {best}: the run is too short to pay for more processes"
+    others = [shape for shape in shapes if shape is not best]
+    if best.processes:
+        return f"placement: {best}, instead of {', '.join(map(str, others))}"
+    least = min(shape.total(rounds) / best.total(rounds) for shape in others)
+    saved = f"save {1 - least:.0%} of this run" if least < 1 else "save nothing"
+    needed = f"less than the {1 - WORTH:.0%} that processes must be worth" if least < 1 else "starting them included"
+    return f"placement: {best}; {', '.join(map(str, others))} would {saved}, {needed}"
 
 
 def _shapes(program: Program, cores: int, facts: EnvFacts, heartbeat: Heartbeat) -> list[Shape]:
@@ -182,7 +196,7 @@ def _feeds_first(program: Program, spec: ActorSpec) -> bool:
 
 
 def _round(actors: list[Worker], trainers: list[Worker], steps: int) -> tuple[float, float]:
-    """Of a round that takes longer than anybody wants to wait for, a part is sampled; that learning takes time then hardly counts."""
+    """Of a round that takes longer than anybody wants to wait for, a part is sampled; learning then hardly counts."""
     began, taken = time.perf_counter(), 0
     for actor in actors:
         while said := actor.poll(0.0):

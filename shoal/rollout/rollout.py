@@ -277,8 +277,6 @@ class Rollout:
         posted = 0
         place: dict[str, Any] = {"producer": self.producer, "round": self.round} if step.episodes else {}
         episodes = [replace(episode, played=self._played(episode), **place) for episode in step.episodes]
-        if self._watcher is not None:
-            self._watcher.see(step, episodes)
         if self._deal is not None and step.episodes:
             self._deal.anew([episode.row for episode in step.episodes])
         state = None if self._state_view is None else self._state_view.see(step)
@@ -287,6 +285,8 @@ class Rollout:
             if seat.see(step.turns[seat.group], step.advanced, owned, state):
                 progress.posted[seat.policy] += 1
                 posted += 1
+        if self._watcher is not None:  # the next episodes are dealt: who watches them sees who plays
+            self._watcher.see(step, episodes)
         progress.steps += step.advanced
         if self._exploring and episodes:
             episodes[-1] = replace(episodes[-1], told=self._told())

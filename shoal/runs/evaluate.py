@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,10 +63,14 @@ def evaluate(
     seed: int = 0,
     checkpoint: str = "latest",
     root: Path | str = "runs",
+    tell: Callable[[str], None] | None = None,
 ) -> tuple[Scores, int]:
-    """Scores of `episodes` greedy episodes, and the version that played them. `overrides`: another environment, other opponents."""
+    """Scores of `episodes` greedy episodes, and the version that played them. `overrides`: another environment, other opponents.
+
+    `tell` hears how far it is.
+    """
     loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root)
     with closing(
         make_evaluator(loaded.program, loaded.plans, loaded.mailboxes, episodes, stage=loaded.stage)
     ) as evaluator:
-        return evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation")), loaded.version
+        return evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation"), tell=tell), loaded.version

@@ -45,7 +45,9 @@ def rollout(
         film = None
         if video:
             film = stack.enter_context(
-                closing(Film(evaluator.env, lambda number: files.path_of(number, "mp4"), scored=scored))
+                closing(
+                    Film(evaluator.env, evaluator.seats, lambda number: files.path_of(number, "mp4"), scored=scored)
+                )
             )
         recorder = Recorder(evaluator.env, evaluator.seats, episodes, files.write, scored=scored, camera=film)
         scores = evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation"), watcher=recorder)

@@ -28,6 +28,7 @@ from shoal.launchers.errand import Errand
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import HangsError, Launcher
 from shoal.launchers.links import Limits
+from shoal.monitoring.jsonl import newest_first
 from shoal.monitoring.logs import LOG, log_to
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
@@ -49,6 +50,9 @@ class View(Sink, Protocol):
 
     def note(self, text: str) -> None:
         """A line that stays."""
+
+    def state(self, word: str, reason: str | None = None) -> None:
+        """What the run does now, in a word; with a `reason`: it ended."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +86,9 @@ class Outcome:
 
 def run_in(
     folder: RunFolder, program: Program, start: Checkpoint | None, launcher: MakeLauncher, *,
-    on: str, view: View | None, argv: list[str], why: str | None,
+    on: str, view: View | None, argv: list[str], notes: list[str],
 ) -> Outcome:  # fmt: skip
-    """One run in its folder, with whatever launcher; `why`: the first thing to say."""
+    """One run in its folder, with whatever launcher; `notes`: the first lines to say."""
     with ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
@@ -95,8 +99,8 @@ def run_in(
         provenance.write(folder, argv, program.experiment.seed, on)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
         run = _Run(folder, program, workers, start, stack, view)
-        if why is not None:
-            run.note(why)
+        for note in notes:
+            run.note(note)
         return run.go()
 
 
@@ -136,6 +140,7 @@ class _Run:
         self._hurried = False
         self._confirming = False
         self._postponed: deque[Message] = deque()
+        self._shown_state = ""
         self._held = stack.enter_context(ExitStack())
         """Checkpoints that are being evaluated, or are about to be: one of them may be the best."""
         if start is not None:
@@ -159,6 +164,8 @@ class _Run:
 
     def go(self) -> Outcome:
         """Run, save, say how it ended."""
+        if self.controller.reason is not None:  # it was resumed, and needs nothing more
+            self._say_it_is_over(self.controller.reason)
         self._measure_random_play()
         caught = self._launcher.run(self)
         self._save_last()
@@ -169,6 +176,8 @@ class _Run:
         reason, counters = self.controller.reason, self.controller.counters
         assert reason is not None
         LOG.info(reason)
+        if self._view is not None:  # the rules that end a run are named stop.something
+            self._view.state("reached" if reason.startswith("stop.") else reason.split()[0], reason)
         self._say_bottleneck()
         if (cost := self.controller.scoreboard.line()) is not None:
             self.note(cost)
@@ -177,6 +186,12 @@ class _Run:
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
             self.controller.confirmed, caught is not None,
         )  # fmt: skip
+
+    def _say_it_is_over(self, reason: str) -> None:
+        self.note(f"{reason.removesuffix(' reached')} was reached before: raise {reason.split()[0]} to go on")
+        last = next(newest_first(self._folder.metrics), None)
+        if self._view is not None and last is not None:
+            self._view.write(last)
 
     def _evaluate_last(self) -> None:
         """Training is over, so it can be waited for; another order to stop ends that."""
@@ -202,6 +217,8 @@ class _Run:
                 random_play, self._program
             )
         team = {"baseline/random_team_return": scores.mean, "baseline/random_agent_return": scores.mean / agents}
+        if len(scores.by_policy) > 1:
+            team |= {f"baseline/{policy}/random_agent_return": mean for policy, mean in scores.by_policy.items()}
         self.controller.baseline = team
         self._folder.event("random play", **team, episodes=RANDOM_EPISODES)
 
@@ -239,6 +256,7 @@ class _Run:
     def _carry_out(self) -> None:
         while self.controller.todo:
             self._do(self.controller.todo.popleft())
+        self._show_state()
 
     def _do(self, decision: Decision) -> None:
         match decision:
@@ -334,6 +352,7 @@ class _Run:
         self._send_weights(controller.counters.update)
         self._launcher.order("confirmation", Evaluate(controller.counters.update, controller.counters.steps, 0))
         self._confirming = True
+        self._show_state()
         self._launcher.run_only(self, "confirmation", lambda: not self._confirming or controller.reason is not None)
         if self._confirming:
             controller.not_confirmed()
@@ -379,9 +398,12 @@ class _Run:
     def _state(self) -> str:
         if self.controller.reason is not None:
             return "stopping"
-        if self._confirming:
-            return "confirming"
-        return "paused" if self.controller.paused else "running"
+        return "paused" if self.controller.paused else "confirming" if self._confirming else "running"
+
+    def _show_state(self) -> None:
+        if self._view is not None and self._state != self._shown_state:
+            self._shown_state = self._state
+            self._view.state(self._state)
 
     def _status(self) -> dict[str, Any]:
         controller, account = self.controller, self._launcher.accounts()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -13,14 +14,15 @@ from shoal.api.worker import Heartbeat
 from shoal.base.errors import InputError
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.errand import Errand, nothing, said_once
+from shoal.launchers.errand import Errand, nothing
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
 from shoal.launchers.links import Limits
 from shoal.monitoring.run_folder import RunFolder
-from shoal.monitoring.terminal import TerminalView
+from shoal.monitoring.terminal import TerminalView, waiting
 from shoal.program.expand import check_settings, expand
 from shoal.program.probe import Survey, survey
+from shoal.runs.facts import run_facts, unused_settings
 from shoal.runs.run import Cluster, Outcome, run_in
 
 LAUNCHERS = ("inline", "local", "ray")
@@ -78,10 +80,8 @@ def _survey(experiment: Experiment, on: str, quiet: bool, *, place: bool) -> Sur
     if on == "inline":
         return survey(Heartbeat(), experiment, place=place)
     what = f"a look at {experiment.env.id}"
-    line = f"{what}, and how fast it steps (env.timeout = {experiment.env.timeout:g} s) ..."
-    return Errand(what, Limits.of(experiment), nothing if quiet else said_once(line)).run(
-        survey, experiment, place=place
-    )
+    with nullcontext() if quiet else waiting(f"{what}, and which placement is fastest on this machine"):
+        return Errand(what, Limits.of(experiment), nothing).run(survey, experiment, place=place)
 
 
 def check_launcher(on: str) -> None:
@@ -98,12 +98,13 @@ def _prepare(on: str) -> None:
 def _train(
     folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, why: str | None = None
 ) -> Outcome:
-    view = None if quiet else TerminalView(program.experiment.name, folder.path, program.experiment.stop)
+    view = None if quiet else TerminalView(run_facts(program.experiment, folder.path))
 
     def launcher(program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
         return _launcher(on, program, start, folder)
 
-    return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, why=why)
+    notes = [*([why] if why else []), *unused_settings(program.experiment, on)]
+    return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, notes=notes)
 
 
 def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:

@@ -110,11 +110,14 @@ def an_update_changes_parameters_and_keeps_them_finite(trial: Trial) -> str:
     before = algorithm.flat.parameters.clone()
     for number in range(2):
         batch = trial.batch(algorithm, number)
-        _expect_sound(algorithm, batch, algorithm.update(batch, SoloLearner()))
+        update = algorithm.update(batch, SoloLearner())
+        _expect_sound(algorithm, batch, update)
     expect(
         not torch.equal(before, algorithm.flat.parameters),
         "two updates left the policy as it was: pass the loss to learner.step, and never set a gradient to None",
     )
+    missing = [name for name in algorithm.key_metrics if f"train/{name}" not in update.metrics]
+    expect(not missing, f"key_metrics names {missing}, which update does not give as train/...")
     _expect_finite(algorithm, "after an update on finite experience")
     return ""
 

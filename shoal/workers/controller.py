@@ -224,10 +224,11 @@ class Controller:
         recent = self._aggregate.recent_return(RECENT_EPISODES)
         passed, played = scores.mean >= goal, f"greedy mean of {len(scores.returns)} episodes {scores.mean:.1f}"
         verdict = "reached" if passed else "not yet"
-        line = f"{self.counters.steps:,} steps: training return {recent:.1f}, {played} against {goal:g}: {verdict}"
-        self.todo.append(Say(line))
-        self._aggregate.forget_recent()
-        if passed:
+        trained = f"training return {recent:.1f} (last {RECENT_EPISODES} episodes)"
+        self.todo.append(Say(f"{self.counters.steps:,} steps: {trained}, {played} against {goal:g}: {verdict}"))
+        if not passed:
+            self._aggregate.forget_recent()
+        else:
             played = f"greedy mean {scores.mean:.1f} over {len(scores.returns)} episodes"
             self.stop(f"stop.return = {goal:g} reached: {played}")
         self._end_update()
@@ -353,6 +354,9 @@ class Controller:
             extra |= {f"train/{policy}/version": clock.version for policy, clock in self.clocks.items()}
         if self._experiment.curriculum:
             extra["rollout/stage"] = self.stage
+        recent = self._aggregate.recent_return(RECENT_EPISODES)
+        if self._experiment.evaluation is None and self._experiment.stop.return_ is not None and recent is not None:
+            extra["rollout/recent_return"] = recent
         if self._experiment.evaluation is None and self.confirmed is not None:
             extra["eval/mean_reward"] = self.confirmed.mean
             extra["eval/std_reward"] = self.confirmed.std

@@ -118,7 +118,7 @@ def test_trials_named_one_by_one(tmp_path: Path) -> None:
     write_run(tmp_path, "f/a", [4.0])
     groups = [find_group(run, tmp_path)[0] for run in ("e/a", "f/a", "e/b", str(tmp_path / "e/c"), "e")]
     found = [(group.label, len(group.trials)) for group in join(groups)]
-    assert found == [("e", 2), ("f/a", 1), ("e/c", 1), ("e", 3)]
+    assert found == [("e: lr=0.1", 2), ("f/a", 1), ("e: lr=0.5", 1), ("e", 3)]
 
 
 def test_which_runs_are_meant(tmp_path: Path) -> None:

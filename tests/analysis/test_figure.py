@@ -30,7 +30,7 @@ def a_band(label: str, *ends: int, reached: bool = False) -> Band:
 
 
 def texts(drawing: Drawing) -> str:
-    figure = draw(drawing)
+    figure = draw([drawing])
     parts = [text.get_text() for text in figure.axes[0].texts]
     return "\n".join(
         [*parts, figure.axes[0].get_title(loc="left"), figure.axes[0].get_xlabel(), figure.get_supxlabel()]
@@ -59,7 +59,7 @@ def test_runs_that_end_early_are_marked() -> None:
     said = texts(Drawing([a_band("one", 5, 10, reached=True)], "m", "steps", "x"))
     assert "Dots: where a run ended (full: goal confirmed by greedy episodes). Dotted: the runs that are left." in said
     assert "full" not in texts(Drawing([a_band("one", 5, 10)], "m", "steps", "x"))
-    lines = draw(Drawing([a_band("one", 5, 10)], "m", "steps", "x")).axes[0].lines
+    lines = draw([Drawing([a_band("one", 5, 10)], "m", "steps", "x")]).axes[0].lines
     styles = [(line.get_linestyle(), float(line.get_xdata()[0]), float(line.get_xdata()[-1])) for line in lines]
     assert ("-", 0.0, 50.0) in styles
     dotted = next(style for style in styles if style[0] == ":")
@@ -69,7 +69,7 @@ def test_runs_that_end_early_are_marked() -> None:
 
 
 def test_bands_have_colours_of_their_own() -> None:
-    figure = draw(Drawing([a_band(str(i), 10, 10) for i in range(3)], "m", "steps", "x"))
+    figure = draw([Drawing([a_band(str(i), 10, 10) for i in range(3)], "m", "steps", "x")])
     drawn = [to_hex(line.get_color()).upper() for line in figure.axes[0].lines]
     assert drawn == [colour.upper() for colour in COLOURS[:3]]
     assert len(figure.axes[0].collections) == 3, "a band each"
@@ -78,7 +78,7 @@ def test_bands_have_colours_of_their_own() -> None:
 def test_every_word_is_on_the_picture() -> None:
     """Long names, many bands: nothing sticks out."""
     long = [a_band(f"an-experiment-with-a-long-name-{i}", 5, 10, reached=True) for i in range(5)]
-    figure = draw(Drawing(long, "rollout/ep_rew_mean", "steps", "World-v1", [50.0]))
+    figure = draw([Drawing(long, "rollout/ep_rew_mean", "steps", "World-v1", [50.0])])
     figure.draw_without_rendering()
     width, height = figure.get_size_inches() * figure.dpi
     words = [*figure.axes[0].texts, figure.axes[0].xaxis.label, *figure.texts]
@@ -90,15 +90,25 @@ def test_every_word_is_on_the_picture() -> None:
         assert box.y1 <= height, text
 
 
+def test_a_panel_for_every_number() -> None:
+    bands = [a_band("one", 10, 10), a_band("two", 10)]
+    figure = draw([Drawing(bands, name, "steps", "World-v1") for name in ("rollout/ep_rew_mean", "train/loss")])
+    first, second = figure.axes
+    assert "Training return, mean of the last 100 episodes" in [text.get_text() for text in first.texts]
+    assert "train/loss" in [text.get_text() for text in second.texts]
+    assert [axes.get_title(loc="left").strip() for axes in figure.axes] == ["World-v1", ""], "one title for all"
+    assert first.get_window_extent().y0 > second.get_window_extent().y1, "one below the other"
+
+
 def test_files(tmp_path: Path) -> None:
     drawing = Drawing([a_band("one", 10, 10)], "m", "steps", "x")
-    save(drawing, tmp_path / "new/a.png")
+    save([drawing], tmp_path / "new/a.png")
     assert (tmp_path / "new/a.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "new/a.png").stat().st_size > 10_000
     with pytest.raises(InputError, match=r"--out a.gif: a figure's name ends in one of .png, .svg, .pdf"):
         check_format(Path("a.gif"))
     with pytest.raises(ShoalError, match="cannot be written"):
-        save(drawing, Path("/proc/no/a.png"))
+        save([drawing], Path("/proc/no/a.png"))
 
 
 @settings(deadline=None)

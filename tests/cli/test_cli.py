@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from shoal.cli import main
+from tests.monitoring.written import write_run
 
 QUICK = [
     "env.num_envs=4",
@@ -165,6 +166,20 @@ def test_plan_tells_the_bytes_of_replay(tmp_path: Path) -> None:
     assert 0 < streams < 400_000
     assert plan["memory_bytes"] == 36_800_000 + streams
     assert re.search(rf"memory +{plan['memory_bytes'] / 1e6:.1f} MB of streams and replay", shown)
+
+
+def test_runs(tmp_path: Path) -> None:
+    assert shoal("runs", cwd=tmp_path).stdout == "there are no runs yet: train one first, e.g. shoal train cartpole\n"
+    for seed, trial in enumerate(("first", "second")):
+        write_run(tmp_path / "runs", f"cartpole/{trial}", [1.0, 1500.25], seed=seed, algorithm={"name": "ppo"})
+    header, *lines = shoal("runs", cwd=tmp_path).stdout.splitlines()
+    assert header.split() == ["run", "algorithm", "env", "state", "steps", "best", "last", "score", "age"]
+    assert {line.split()[0] for line in lines} == {"cartpole/first", "cartpole/second"}
+    assert lines[0].split()[1:8] == ["ppo", "CartPole-v1", "crashed", "20", "1,500.2", "1,500.2", "-"]
+    (only,) = json.loads(shoal("runs", "seed=1", "name~cart", "--json", cwd=tmp_path).stdout)
+    assert (only["trial"], only["steps"], only["best"]) == ("second", 20, 1500.25)
+    assert shoal("runs", "state=running", cwd=tmp_path).stdout == "no run fits\n"
+    assert "no run has 'stat'" in refused("runs", "stat=running", cwd=tmp_path)
 
 
 def test_list(tmp_path: Path) -> None:

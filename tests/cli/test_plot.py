@@ -41,3 +41,13 @@ def test_wrong_words(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find_spec(name))
     assert "pip install 'shoal[plot]'" in refused("plot", "one", cwd=place)
+
+
+def test_several_numbers_and_the_settings_of_a_sweep(tmp_path: Path) -> None:
+    for lr in (0.1, 0.2):
+        for seed in (1, 2):
+            write_run(tmp_path / "runs", f"sweep/{lr}-{seed}", [lr, float(seed)], seed=seed, algorithm={"lr": lr})
+    trials = [f"sweep/{lr}-{seed}" for lr in (0.1, 0.2) for seed in (1, 2)]
+    done = shoal("plot", *trials, "--metric", "update", "--metric", "rollout/ep_rew_mean", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "plot.png: update, rollout/ep_rew_mean of lr=0.1 (2 runs), lr=0.2 (2 runs)\n"

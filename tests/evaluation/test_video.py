@@ -47,15 +47,25 @@ def test_equal_pictures_give_equal_files(tmp_path: Path) -> None:
     assert (tmp_path / "a.mp4").read_bytes() == (tmp_path / "b.mp4").read_bytes()
 
 
-def test_captions_are_seen_below_and_nowhere_else(tmp_path: Path) -> None:
+def test_captions_are_below_the_image_and_cover_nothing(tmp_path: Path) -> None:
     frames = [np.full((256, 320, 3), GREY, np.uint8)] * 3
     write_video(tmp_path / "a.mp4", frames, ["return 12.0", "return 13.0"], fps=10)
     first, second, bare = decoded(tmp_path / "a.mp4")
-    assert first[-40:, :120].max() > 200, "white letters"
-    assert first[-40:, :120].min() < GREY - 20, "on a shade"
-    assert np.abs(first[:200].astype(int) - GREY).max() < 12
-    assert np.abs(first[-40:].astype(int) - second[-40:].astype(int)).max() > 60, "other letters"
-    assert bare.max() < GREY + 12, "no caption, no text"
+    assert first.shape == bare.shape == (278, 320, 3)
+    assert all(np.abs(frame[:254].astype(int) - GREY).max() < 12 for frame in (first, second, bare))
+    assert first[260:, :120].max() > 200, "white letters"
+    assert np.median(first[260:]) < 30, "on black"
+    assert np.abs(first[260:].astype(int) - second[260:].astype(int)).max() > 60, "other letters"
+    assert bare[260:].max() < 30, "no caption, no text"
+
+
+def test_a_long_caption_fits_and_every_line_has_room() -> None:
+    image = np.full((256, 256, 3), GREY, np.uint8)
+    one, two = with_caption(image, "x"), with_caption(image, "player_0: learner   player_1: rival\nx" * 2, 2)
+    assert two.shape[0] - 256 == 2 * (one.shape[0] - 256)
+    assert two.shape[0] % 2 == 0
+    letters = (two[256:] > 128).any((0, 2)).nonzero()[0]
+    assert letters.max() < 256 - 4, "it ends within the image"
 
 
 def test_small_and_odd_pictures_are_enlarged() -> None:
@@ -75,7 +85,7 @@ def test_what_is_no_picture_is_refused(shape: tuple[int, ...]) -> None:
 
 def test_a_caption_leaves_the_picture_it_was_given(tmp_path: Path) -> None:
     picture = np.full((256, 256, 3), GREY, np.uint8)
-    assert not np.array_equal(with_caption(picture, "x"), picture)
+    np.testing.assert_array_equal(with_caption(picture, "x")[:256], picture)
     assert (picture == GREY).all()
 
 

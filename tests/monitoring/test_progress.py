@@ -78,9 +78,10 @@ def test_history_is_bounded_and_keeps_its_shape() -> None:
     progress = Progress(stop(), Clock())
     for i in range(10_000):
         progress.add({"step": i, "rollout/ep_rew_mean": float(i)})
-    assert len(progress.returns) < 256
-    assert progress.returns == sorted(progress.returns)
-    assert progress.returns[-1] == pytest.approx(10_000, rel=0.02)
+    returns = progress.history("rollout/ep_rew_mean")
+    assert len(returns) < 256
+    assert returns == sorted(returns)
+    assert returns[-1] == pytest.approx(10_000, rel=0.02)
 
 
 def test_sparkline() -> None:
@@ -133,3 +134,10 @@ def test_a_goal_is_held_against_evaluations_where_there_are_any() -> None:
     progress.add({"step": 4, "rollout/ep_rew_mean": 10.0})
     rule = next(rule for rule in progress.rules() if rule.name == "return")
     assert (rule.fraction, rule.text) == (pytest.approx(0.8), "80.0 of 100")
+
+
+def test_a_goal_is_held_against_the_episodes_that_promise_it() -> None:
+    progress = Progress(stop(**{"return": 100}), Clock())
+    progress.add({"step": 1, "rollout/ep_rew_mean": 0.0})
+    progress.add({"step": 2, "rollout/ep_rew_mean": 40.0, "rollout/recent_return": 90.0})
+    assert progress.rules()[-1].text == "90.0 of 100"

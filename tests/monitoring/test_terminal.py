@@ -14,11 +14,19 @@ from rich.console import Console
 from shoal.api.experiment import StopConfig
 from shoal.monitoring.live_panel import draw
 from shoal.monitoring.progress import Progress
+from shoal.monitoring.run_facts import Learning, RunFacts
 from shoal.monitoring.share_bar import ShareBar
-from shoal.monitoring.terminal import PlainLines, TerminalView
+from shoal.monitoring.terminal import PlainLines, TerminalView, waiting
 
 FOLDER = Path("runs/cartpole/brisk-herring-07")
 STOP = StopConfig.parse({"steps": 100_000, "return": 475})
+PPO = Learning("ppo", ("approx_kl", "entropy_loss", "explained_variance", "policy_loss", "value_loss"))
+
+
+def about(stop: StopConfig = STOP, learning: Learning = PPO, **own: Learning) -> RunFacts:
+    return RunFacts("cartpole", FOLDER, stop, 7, learning, own, here=False)
+
+
 ROW: dict[str, Any] = {
     "step": 20_480, "update": 10, "rollout/ep_rew_mean": 143.21, "rollout/ep_len_mean": 143.2, "rollout/episodes": 812,
     "time/fps": 12_345.0, "time/elapsed": 1.66, "train/policy_loss": -0.0123, "train/value_loss": 12.5,
@@ -41,24 +49,29 @@ class Clock:
 
 def plain(clock: Clock, stop: StopConfig = STOP) -> tuple[PlainLines, io.StringIO]:
     stream = io.StringIO()
-    return PlainLines("ppo on CartPole-v1", FOLDER, stop, stream, clock), stream
+    return PlainLines(about(stop), stream, clock), stream
 
 
-def panel(row: dict[str, Any], width: int = 100) -> str:
+def drawn(progress: Progress, facts: RunFacts, width: int = 100) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    progress = Progress(STOP)
+    with console.capture() as capture:
+        console.print(draw(progress, facts, console))
+    return capture.get()
+
+
+def panel(row: dict[str, Any], width: int = 100, facts: RunFacts | None = None) -> str:
+    facts = facts or about()
+    progress = Progress(facts.stop)
     if row:
         progress.add(row)
-    with console.capture() as capture:
-        console.print(draw(progress, "ppo on CartPole-v1", FOLDER, console))
-    return capture.get()
+    return drawn(progress, facts, width)
 
 
 def test_a_plain_line_says_it_all() -> None:
     lines, stream = plain(Clock(), StopConfig.parse({"steps": 100_000}))
     lines.write(ROW)
     expected = "   20,480 steps | return  143.2 | len 143 | 12,345 steps/s | 1.7 s | left ~6 s"
-    assert stream.getvalue().splitlines() == ["ppo on CartPole-v1 -> runs/cartpole/brisk-herring-07", expected]
+    assert stream.getvalue().splitlines() == ["cartpole: ppo, seed 7 -> runs/cartpole/brisk-herring-07", expected]
 
 
 def test_a_plain_line_says_how_busy_workers_are_if_they_do() -> None:
@@ -93,7 +106,7 @@ def test_missing_values_are_dashes() -> None:
 
 def test_the_panel_shows_everything_in_few_lines() -> None:
     text = panel(ROW)
-    for part in ("ppo on CartPole-v1", str(FOLDER), "143.2", "of 475", "20,480", "of 100,000", "12,345 steps/s", "812",
+    for part in ("cartpole: ppo, seed 7  starting", str(FOLDER), "143.2", "of 475", "20,480", "of 100,000", "12,345 steps/s", "812",
                  "length 143", "-0.0123", "12.5", "0.61", "0.0051", "0.43", "20% of steps", "left <"):  # fmt: skip
         assert part in text, part
     assert len(text.splitlines()) <= 14
@@ -103,8 +116,8 @@ def test_the_panel_shows_where_the_time_goes() -> None:
     assert "busy" not in panel(ROW)
     rows = panel({**ROW, **SHARES, **POLICIES}).splitlines()[-4:-1]
     assert [row.split()[1] for row in rows] == ["actors", "policies", "trainer"]
-    assert rows[0].endswith("━─── 93 % busy  2 % input 5 % slot │")
-    assert rows[2].endswith("─ 41 % busy 59 % input 0 % slot │")
+    assert rows[0].endswith("━── 93 % busy  2 % waits for policy  5 % waits for trainer │")
+    assert rows[2].endswith("─ 41 % busy   59 % waits for data 0 % waits for its turn │")
     thick, thin = rows[2].count("━"), rows[2].count("─")
     assert thick / (thick + thin) == pytest.approx(0.41, abs=0.02)
     assert len({row.count("━") + row.count("─") for row in rows}) == 1, "bars of equal length"
@@ -123,7 +136,9 @@ def test_the_panel_fits_any_width(width: int) -> None:
     for row in ({}, ROW, {"step": 10**9, "update": 10**6, "rollout/ep_rew_mean": -1e7}, busy):
         lines = panel(row, width).splitlines()
         assert len(lines) <= 15
-        assert {len(line) for line in lines} == {min(width, 88)}
+        assert {len(line) for line in lines} == {min(width, 100)}
+    played = panel({**TAG, **SHARES}, width, about(StopConfig(), hunters=PPO, prey=DQN)).splitlines()
+    assert {len(line) for line in played} == {min(width, 100)}
 
 
 def test_an_empty_panel_has_dashes() -> None:
@@ -134,7 +149,7 @@ def test_the_live_view_draws_seldom_and_restores_the_terminal() -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=100)
     threads = threading.active_count()
-    view = TerminalView("ppo", FOLDER, STOP, console=console)
+    view = TerminalView(about(), console=console)
     began = time.monotonic()
     for i in range(2000):
         view.write({**ROW, "step": i})
@@ -160,7 +175,9 @@ def run_view(stdout: int, **environment: str) -> subprocess.Popen[bytes]:
     script = (
         "from shoal.api.experiment import StopConfig\n"
         "from pathlib import Path\nfrom shoal.monitoring.terminal import TerminalView\n"
-        "view = TerminalView('ppo', Path('runs/x/y'), StopConfig())\n"
+        "from shoal.monitoring.run_facts import Learning, RunFacts\n"
+        "facts = RunFacts('x', Path('runs/x/y'), StopConfig(), 1, Learning('ppo', ()))\n"
+        "view = TerminalView(facts)\n"
         "view.write({'step': 7, 'update': 1})\nview.close('bye')\n"
     )
     environment = {**os.environ, "TERM": "xterm", **environment}
@@ -196,7 +213,7 @@ def test_a_reader_that_leaves_does_not_end_the_run(monkeypatch: pytest.MonkeyPat
     os.close(read)
     with open(write, "w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
-        view = TerminalView("ppo", FOLDER, STOP)
+        view = TerminalView(about())
         view.write(ROW)
         view.note("still here")
         view.close("done")
@@ -207,7 +224,7 @@ def test_a_reader_that_leaves_does_not_end_the_run(monkeypatch: pytest.MonkeyPat
 
 def test_the_clock_ticks_between_rows() -> None:
     stream = io.StringIO()
-    view = TerminalView("ppo", FOLDER, STOP, console=Console(file=stream, force_terminal=True, width=100))
+    view = TerminalView(about(), console=Console(file=stream, force_terminal=True, width=100))
     view.write(ROW)
     before = stream.getvalue().count("╭")
     deadline = time.monotonic() + 10
@@ -231,3 +248,97 @@ def test_the_newest_evaluation_is_shown() -> None:
     lines, out = plain(Clock())
     lines.write(row)
     assert "| evaluated 143.2 (130.1 to 155.0) by version 40" in out.getvalue()
+
+
+# ---------------------------------------------------------------- policies, metrics, states
+
+TAG: dict[str, Any] = {
+    "step": 6_400, "update": 1, "rollout/ep_rew_mean": 0.0, "rollout/hunters/agent_return": 16.8,
+    "rollout/prey/agent_return": -16.8, "baseline/hunters/random_agent_return": 9.0,
+    "baseline/prey/random_agent_return": -19.8, "train/hunters/version": 1, "train/prey/version": 1,
+    "train/hunters/approx_kl": 0.0046, "train/hunters/entropy_loss": -1.6, "train/prey/td_error": 0.75, "train/prey/epsilon": 0.2,
+}  # fmt: skip
+DQN = Learning("dqn", ("td_error", "epsilon", "intrinsic_mean"))
+
+
+def lines_of(text: str) -> list[str]:
+    return [" ".join(line.strip("│╭╮╰╯─ ").split()) for line in text.splitlines()]
+
+
+def test_every_policy_has_its_own_return_baseline_and_metrics() -> None:
+    facts = about(StopConfig(), hunters=PPO, prey=DQN)
+    lines = lines_of(panel(TAG, 80, facts))
+    assert lines[0] == "cartpole: ppo, dqn, seed 7 starting"
+    assert "hunters 16.8 random 9.00 ▁" in lines
+    assert "prey -16.8 random -19.8 ▁" in lines
+    assert not [line for line in lines if line.startswith("return")], "rivals do not add up"
+    assert lines[lines.index("approx_kl entropy_loss") + 1] == "hunters 0.0046 -1.6"
+    assert lines[lines.index("td_error epsilon") + 1] == "prey 0.75 0.2"
+
+
+def test_a_goal_is_one_for_the_sum_of_all_that_learn() -> None:
+    lines = lines_of(panel({**TAG, "rollout/recent_return": 2.5}))
+    assert [line for line in lines if line.startswith(("return", "last 20"))] == [
+        "return 0.00 ▁",
+        "last 20 2.50 of 475",
+    ]
+
+
+def test_metrics_are_those_that_the_algorithm_names() -> None:
+    row = {**ROW, "train/td_error": 0.5, "train/epsilon": 0.1}
+    assert "td_error epsilon" in lines_of(panel(row, facts=about(learning=DQN)))
+    unnamed = lines_of(panel(row, facts=about(learning=Learning("mine:Own", ()))))
+    assert "policy_loss value_loss entropy_loss approx_kl explained_variance" in unnamed, "the first that come"
+
+
+def test_a_metric_that_the_last_row_lacks_stays() -> None:
+    progress = Progress(STOP)
+    progress.add(ROW)
+    progress.add({"step": 30_000, "update": 11})
+    assert "0.0051" in drawn(progress, about())
+
+
+def test_the_environments_own_numbers_are_shown() -> None:
+    own = {f"rollout/metrics/{name}": 1.5 for name in ("caught", "b", "c", "d", "e", "f", "g")}
+    assert "info caught 1.5, b 1.5, c 1.5, d 1.5, e 1.5, and 2 more" in lines_of(panel({**ROW, **own}))
+
+
+def test_the_last_frame_says_how_it_ended() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    view = TerminalView(about(), console=console)
+    view.write(ROW)
+    view.state("confirming")
+    assert "confirming ─" in console.file.getvalue()  # type: ignore[attr-defined]
+    view.state("reached", "stop.return = 475 reached: greedy mean 500.0 over 100 episodes")
+    view.close()
+    last = console.file.getvalue().rpartition("╭")[2]  # type: ignore[attr-defined]
+    assert "seed 7  reached ─" in last
+    assert "│ stop.return = 475 reached: greedy mean 500.0 over 100 episodes  " in last
+    assert "left" not in last
+
+
+def test_plain_lines_tell_states_and_every_policy() -> None:
+    lines, stream = plain(Clock(), StopConfig())
+    lines.state("running", None)
+    lines.write(TAG)
+    for word in ("paused", "paused", "running"):
+        lines.state(word, None)
+    said = stream.getvalue().splitlines()[1:]
+    assert [line for line in said if "|" not in line] == ["paused", "running"]
+    assert "| hunters 16.8, prey -16.8 |" in said[0]
+
+
+def test_waiting_becomes_a_line_only_if_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with waiting("probing"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("shoal.monitoring.terminal._SECONDS_BETWEEN_LINES", 0.01)
+    with waiting("probing") as tell:
+        tell("3 of 100 episodes")
+        deadline = time.monotonic() + 20
+        while not (said := capsys.readouterr().err):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert said == "3 of 100 episodes\n"

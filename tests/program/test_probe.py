@@ -79,6 +79,21 @@ def test_replicas_where_they_save_much(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cores")
+def test_the_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured(monkeypatch, (0.2, 0.04), (0.15, 0.042))
+    short = experiment(stop={"updates": 80})
+    one, two = "one process (240 ms a round)", "2 actors with trainers in step (192 ms a round)"
+    assert choose_placement(short)[1] == (
+        f"placement: {one}; {two} would save 10% of this run, less than the 15% that processes must be worth"
+    )
+    assert choose_placement(experiment())[1] == f"placement: {two}, instead of {one}"
+    tiny = experiment(stop={"updates": 3})
+    assert choose_placement(tiny)[1] == f"placement: {one}: the run is too short to pay for more processes"
+    measured(monkeypatch, (0.2, 0.04), (0.2, 0.05))
+    assert str(choose_placement(short)[1]).endswith("would save nothing, starting them included")
+
+
+@pytest.mark.usefixtures("cores")
 def test_a_run_that_only_time_ends_pays_for_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     measured(monkeypatch, (0.05, 0.05), (0.025, 0.03))
     assert shape(experiment(stop={"seconds": 3600})) == (None, 2, None)

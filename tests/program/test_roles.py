@@ -116,6 +116,8 @@ def test_one_learns_against_random_play(tmp_path: Path) -> None:
     assert row["rollout/ep_rew_mean"] == pytest.approx(row["rollout/learner/agent_return"])
     assert row["rollout/team_return"] == pytest.approx(2 * row["rollout/agent_return"])
     assert 7.0 < row["baseline/random_team_return"] < 13.0
+    by_policy = [row[f"baseline/{policy}/random_agent_return"] for policy in ("learner", "rival")]
+    assert sum(by_policy) == pytest.approx(row["baseline/random_team_return"])
 
 
 @pytest.mark.parametrize("deal", ["fixed", "shuffled"])

@@ -56,6 +56,10 @@ class Wordy(A2C):
         return replace(update, metrics={**update.metrics, "train/odd": Mean(float("nan"))})
 
 
+class Promising(A2C):
+    key_metrics = (*A2C.key_metrics, "wisdom")
+
+
 class Prioritising(A2C):
     def update(self, batch: Fragment, learner: Learner) -> Update:
         return replace(super().update(batch, learner), priorities=torch.ones(16))
@@ -153,6 +157,7 @@ FAULTS = {
     Unpublished: ("the policy lies in its block", "policy.late is not in `flat`"),
     Idle: (UPDATES, "left the policy as it was"),
     Wordy: (UPDATES, "metric 'train/odd'"),
+    Promising: (UPDATES, "key_metrics names ['wisdom']"),
     Prioritising: (UPDATES, "does not request"),
     Unseeded: (SEEDS, "equal seeds start from different parameters"),
     Constant: (SEEDS, "another task.seed starts from the same parameters"),

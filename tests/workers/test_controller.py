@@ -270,11 +270,13 @@ def test_a_goal_is_confirmed_before_the_row_is_written(passed: bool) -> None:
     desk.hear(Numbers())
     assert desk.updates == [(1, 100)]
     assert desk.rows[0]["eval/mean_reward"] == (11.0 if passed else 9.0)
+    assert desk.rows[0].get("rollout/recent_return") == (12.0 if passed else None), (
+        "what was not confirmed is forgotten"
+    )
     said = [decision.text for decision in desk.others if isinstance(decision, Say)]
     verdict = "reached" if passed else "not yet"
-    assert said == [
-        f"100 steps: training return 12.0, greedy mean of 5 episodes {11 if passed else 9}.0 against 10: {verdict}"
-    ]
+    played = f"greedy mean of 5 episodes {11 if passed else 9}.0"
+    assert said == [f"100 steps: training return 12.0 (last 20 episodes), {played} against 10: {verdict}"]
     assert (desk.controller.reason is not None) == passed
     desk.others.clear()
     desk.update("agent", 2)

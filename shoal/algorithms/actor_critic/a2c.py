@@ -24,7 +24,7 @@ class A2CConfig(PolicyGradientConfig):
     name: Literal["a2c", "a3c"] = "a2c"
     """`a2c`: replicas of the trainer agree on every step. `a3c`: they write into the same parameters without waiting."""
     lr: Live[float | Schedule] = 1e-3
-    """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
+    """Learning rate of Adam; a number, or `{start, end, steps}` to anneal it linearly."""
     unroll: Count = Field(16, ge=2)
     """Decisions per lane in one batch: the batch has `lanes x unroll` rows."""
     lam: Live[float] = Field(1.0, ge=0, le=1)

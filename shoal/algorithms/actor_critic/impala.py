@@ -23,7 +23,7 @@ class IMPALAConfig(PolicyGradientConfig, VTraceConfig):
 
     name: Literal["impala"] = "impala"
     lr: Live[float | Schedule] = 1e-3
-    """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
+    """Learning rate of Adam; a number, or `{start, end, steps}` to anneal it linearly."""
     unroll: Count = Field(20, ge=2)
     """Decisions per lane in one batch: the batch has `lanes x unroll` rows."""
     parts: Count = Field(1, ge=1)

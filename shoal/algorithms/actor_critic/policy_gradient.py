@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -36,7 +36,7 @@ class PolicyGradientConfig(Config):
     """The settings that all of them have."""
 
     lr: Live[float | Schedule] = 3e-4
-    """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
+    """Learning rate of Adam; a number, or `{start, end, steps}` to anneal it linearly."""
     unroll: Count = Field(128, ge=2)
     """Decisions per lane in one batch: the batch has `lanes x unroll` rows."""
     gamma: Live[float] = Field(0.99, ge=0, le=1)
@@ -70,6 +70,13 @@ class PolicyGradientConfig(Config):
 class PolicyGradient(Algorithm):
     """Owns an ActorCritic, one Adam and maybe a reward scale. A subclass says how a batch is learned from."""
 
+    key_metrics: ClassVar[tuple[str, ...]] = (
+        "approx_kl",
+        "entropy_loss",
+        "explained_variance",
+        "policy_loss",
+        "value_loss",
+    )
     policy: ActorCritic
 
     def __init__(

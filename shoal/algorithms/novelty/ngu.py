@@ -43,6 +43,7 @@ class NGU(QLearning):
     """DQN whose lanes play arms. What an arm earns is the reward and its weight times novelty, discounted in a way of its own."""
 
     Config = NGUConfig
+    key_metrics = (*QLearning.key_metrics, "intrinsic_mean")
     policy: NoveltyPolicy
     settings: NGUConfig
 
@@ -148,6 +149,7 @@ class DQNOrNGU(Algorithm):
     """What `name: dqn` stands for: NGU where the settings have a section `novelty`, plain DQN where they do not."""
 
     Config = NGUConfig
+    key_metrics = NGU.key_metrics
 
     def __new__(cls, config: NGUConfig, model: Named, task: Task) -> Algorithm:  # type: ignore[misc]
         return DQN(config, model, task) if config.novelty is None else NGU(config, model, task)

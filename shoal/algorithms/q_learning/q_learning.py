@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ class QLearningConfig(ReplayedConfig):
     """The settings that all of them have."""
 
     lr: Live[float | Schedule] = 1e-3
-    """Adam's step size; a number, or `{start, end, steps}` for a straight line."""
+    """Learning rate of Adam; a number, or `{start, end, steps}` to anneal it linearly."""
     epsilon: Live[float | Schedule | Ladder] = Schedule(start=1.0, end=0.05, steps=10_000)
     """Chance of a random action; a number, a straight line over environment steps, or `{base, alpha}`: a rate for each lane."""
     double: bool = True
@@ -81,6 +81,7 @@ class ActionValues(NamedTuple):
 class QLearning(Algorithm):
     """Owns a policy with its target and one Adam. A subclass builds the policy and evaluates batches."""
 
+    key_metrics: ClassVar[tuple[str, ...]] = ("td_error", "epsilon", "q_mean", "target_mean", "loss")
     target: Target[Any]
 
     def __init__(self, config: QLearningConfig, task: Task, needs: Needs) -> None:

@@ -24,9 +24,9 @@ class SACConfig(ReplayedConfig):
     warmup: Count = Field(1_000, ge=1)
     """Rows that are kept before the first update. Until then every action is drawn evenly from all there are."""
     lr: Live[float | Schedule] = 3e-4
-    """Adam's step size, of actor and temperature; a number, or `{start, end, steps}` for a straight line."""
+    """Learning rate of Adam, for actor and temperature; a number, or `{start, end, steps}` to anneal it linearly."""
     critic_lr: Live[float | Schedule | None] = None
-    """Adam's step size for the critics; left out: `lr`."""
+    """Learning rate of the critics; left out: `lr`."""
     tau: Live[float] = Field(0.005, gt=0, le=1)
     """Share by which the target critics move towards the critics after every update."""
     temperature: Live[float] = Field(1.0, gt=0)

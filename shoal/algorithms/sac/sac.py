@@ -50,6 +50,7 @@ class SAC(Algorithm):
     """Every lane is an agent of its own. Published is the actor alone; critics, targets and temperature stay with the trainer."""
 
     Config = SACConfig
+    key_metrics = ("td_error", "entropy", "temperature", "q_mean", "policy_loss", "critic_loss")
     policy: SACPolicy
 
     def __init__(self, config: SACConfig, model: Named, task: Task) -> None:
@@ -63,7 +64,7 @@ class SAC(Algorithm):
         body = build_model(model, seen)
         if body.initial_state(1) is not None:
             raise InputError(
-                f"algorithm.name = 'sac' has no use for memory (model.name = '{model.name}'): try mlp, or ppo"
+                f"algorithm.name = 'sac' does not support recurrent models (model.name = '{model.name}'): try mlp, or ppo"
             )
         self.policy = SACPolicy(space, body)
         self.critics = Twins(model, seen, self.actions.shown, self.actions.outputs)

@@ -27,6 +27,7 @@ from shoal.monitoring.logs import LOG
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import Row
 from shoal.program.expand import expand
+from shoal.runs.facts import unused_settings
 from shoal.runs.panel import ask
 from shoal.runs.run import Outcome, run_in
 from shoal.streams.transports.ray.agent import MachineAgent
@@ -68,6 +69,10 @@ class Feed:
     def note(self, text: str) -> None:
         """A line."""
         self.add("note", text)
+
+    def state(self, word: str, reason: str | None = None) -> None:
+        """What the run does now."""
+        self.add("state", (word, reason))
 
     def add(self, kind: str, what: Any) -> None:
         """Something else."""
@@ -132,7 +137,7 @@ class RayController(Peer):
         program = expand(Experiment.parse(self._order.settings), exact=False)
         return run_in(
             self._folder, program, self._start(program), self._launcher,
-            on="ray", view=self._feed, argv=self._order.argv, why=None,
+            on="ray", view=self._feed, argv=self._order.argv, notes=unused_settings(program.experiment, "ray"),
         )  # fmt: skip
 
     def _start(self, program: Program) -> Checkpoint | None:
@@ -174,7 +179,7 @@ class RayController(Peer):
 
     @ray.method(concurrency_group="drivers")
     def news(self, after: int) -> tuple[int, list[tuple[str, Any]]]:
-        """What happened since; `begun`, `row`, `note`, `end`, `failed`."""
+        """What happened since; `begun`, `row`, `note`, `state`, `end`, `failed`."""
         return self._feed.since(after, PAUSE)
 
     @ray.method(concurrency_group="drivers")

@@ -24,6 +24,7 @@ from shoal.launchers.ray.cluster import NAMESPACE, check_shape, connected, fill_
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView
 from shoal.program.expand import expand
+from shoal.runs.facts import run_facts
 from shoal.runs.panel import NotRunningError
 from shoal.runs.ray.controller import RayController, RunOrder
 from shoal.runs.run import Cluster, Outcome
@@ -85,7 +86,7 @@ def _run(experiment: Experiment, folder: RunFolder, cluster: Cluster, *, resume:
     if cluster.detach:
         _see_begin(controller)
         return Outcome(folder.path, "left to the cluster", 0, 0, 0.0, None, False)
-    view = None if quiet else TerminalView(experiment.name, folder.path, experiment.stop)
+    view = None if quiet else TerminalView(run_facts(experiment, folder.path, here=False))
     try:
         return follow(controller, folder, view)
     finally:
@@ -138,7 +139,7 @@ def attach(run: str, cluster: Cluster) -> Outcome:
     with connected(cluster.address or read_address(folder), working_dir=None):
         controller = find(folder)
         experiment = Experiment.parse(folder.read_config())
-        view = TerminalView(experiment.name, folder.path, experiment.stop)
+        view = TerminalView(run_facts(experiment, folder.path, here=False))
         try:
             return follow(controller, folder, view)
         finally:
@@ -207,7 +208,7 @@ def _show(kind: str, what: Any, view: TerminalView | None) -> None:
         code, text = what
         raise (InputError if code == InputError.exit_code else ShoalError)(text)
     if view is not None and kind != "begun":
-        view.write(what) if kind == "row" else view.note(what)
+        {"row": view.write, "state": lambda said: view.state(*said), "note": view.note}[kind](what)
 
 
 def _outcome(what: dict[str, Any], *, interrupted: bool) -> Outcome:
