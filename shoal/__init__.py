@@ -10,15 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.api.experiment import Experiment
+    from shoal.base.errors import InputError, ShoalError
+    from shoal.evaluation.player import Player
     from shoal.runs.evaluate import evaluate
+    from shoal.runs.load import LoadedPolicy, LoadedRun, load
     from shoal.runs.train import resume, train
 
 __version__ = "0.1.0"
-__all__ = ["Experiment", "evaluate", "resume", "train"]
+__all__ = [
+    "Experiment", "InputError", "LoadedPolicy", "LoadedRun", "Player", "ShoalError",
+    "evaluate", "load", "resume", "train",
+]  # fmt: skip
 
 _HOMES = {
     "Experiment": "shoal.api.experiment",
+    "InputError": "shoal.base.errors",
+    "LoadedPolicy": "shoal.runs.load",
+    "LoadedRun": "shoal.runs.load",
+    "Player": "shoal.evaluation.player",
+    "ShoalError": "shoal.base.errors",
     "evaluate": "shoal.runs.evaluate",
+    "load": "shoal.runs.load",
     "resume": "shoal.runs.train",
     "train": "shoal.runs.train",
 }
@@ -28,3 +40,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'shoal' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
