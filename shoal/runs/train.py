@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
+from shoal.api.callback import Callback
 from shoal.api.experiment import ActorRange, Experiment
 from shoal.api.program import Program
 from shoal.base.errors import InputError
@@ -32,9 +34,10 @@ def train(
     on: str = "local",
     quiet: bool = False,
     cluster: Cluster | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Outcome:
-    """Start a run and train until a stop rule ends it. Settings that cannot work are found before anything is written."""
-    _prepare(on)
+    """Start a run and train until a stop rule or a callback ends it. What cannot work is found before anything is written."""
+    _prepare(on, callbacks)
     if on == "ray":
         from shoal.runs.ray import driver
 
@@ -45,7 +48,7 @@ def train(
     experiment, why = choose_placement(experiment) if on == "local" else (experiment, None)
     program = expand(experiment, exact=on == "inline")
     folder = RunFolder.create(Path(root), experiment.name, trial)
-    return _train(folder, program, None, on, quiet, why)
+    return _train(folder, program, None, on, quiet, callbacks, why)
 
 
 def resume(
@@ -57,9 +60,10 @@ def resume(
     on: str = "local",
     quiet: bool = False,
     cluster: Cluster | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Outcome:
     """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
-    _prepare(on)
+    _prepare(on, callbacks)
     folder = RunFolder.open(Path(root), name, trial)
     experiment = Experiment.parse(folder.read_config(overrides))
     if on == "ray":
@@ -68,7 +72,7 @@ def resume(
         return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
     check_stages(experiment)
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
-    return _train(folder, expand(experiment, exact=on == "inline"), start, on, quiet)
+    return _train(folder, expand(experiment, exact=on == "inline"), start, on, quiet, callbacks)
 
 
 def check_launcher(on: str) -> None:
@@ -77,20 +81,28 @@ def check_launcher(on: str) -> None:
         raise InputError(f"--on {on}: there is no such launcher; choose from: {', '.join(LAUNCHERS)}")
 
 
-def _prepare(on: str) -> None:
+def _prepare(on: str, callbacks: Sequence[Callback]) -> None:
     check_launcher(on)
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise InputError(
+                f"callbacks: {callback!r} is no shoal.Callback: make a subclass of it, and pass an instance"
+            )
+    if callbacks and on == "ray":
+        raise InputError("callbacks are called in this process, and --on ray decides in another: use on='local'")
     torch.set_num_threads(1)  # equal bits everywhere, and on small networks faster than two
 
 
 def _train(
-    folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, why: str | None = None
-) -> Outcome:
+    folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, callbacks: Sequence[Callback],
+    why: str | None = None,
+) -> Outcome:  # fmt: skip
     view = None if quiet else TerminalView(program.experiment.name, folder.path, program.experiment.stop)
 
     def launcher(program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
         return _launcher(on, program, start, folder)
 
-    return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, why=why)
+    return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, why=why, callbacks=callbacks)
 
 
 def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
