@@ -12,9 +12,11 @@ from shoal.api.callback import Callback
 from shoal.api.experiment import ActorRange, Experiment
 from shoal.api.program import Program
 from shoal.base.errors import InputError
+from shoal.base.table import being_imported
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
 from shoal.envs.curriculum import check_stages
+from shoal.envs.registered import check_known
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
 from shoal.monitoring.run_folder import RunFolder
@@ -38,6 +40,7 @@ def train(
 ) -> Outcome:
     """Start a run and train until a stop rule or a callback ends it. What cannot work is found before anything is written."""
     _prepare(on, callbacks)
+    check_known(experiment.env, on)
     if on == "ray":
         from shoal.runs.ray import driver
 
@@ -66,6 +69,7 @@ def resume(
     _prepare(on, callbacks)
     folder = RunFolder.open(Path(root), name, trial)
     experiment = Experiment.parse(folder.read_config(overrides))
+    check_known(experiment.env, on)
     if on == "ray":
         from shoal.runs.ray import driver
 
@@ -83,6 +87,10 @@ def check_launcher(on: str) -> None:
 
 def _prepare(on: str, callbacks: Sequence[Callback]) -> None:
     check_launcher(on)
+    if (where := being_imported()) is not None:
+        raise InputError(
+            f"{where} trains when it is imported, and processes import it: put its training under if __name__ == '__main__':"
+        )
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise InputError(
