@@ -91,6 +91,27 @@ class Step:
     episodes: list[Episode] = field(default_factory=list)
 
 
+class Codec(ABC):
+    """One agent's observations and actions: from what the environment's own code gives and takes to arrays, and back."""
+
+    observation: Tree
+    """`[rows, ...]` in the space of the agent's group."""
+    mask: Array
+    """bool `[rows, actions]`; `[rows, 0]` where actions cannot be masked."""
+
+    @abstractmethod
+    def begin(self, row: int) -> None:
+        """An episode begins in this row."""
+
+    @abstractmethod
+    def put(self, row: int, observation: Any, mask: Any) -> bool:
+        """What the agent sees now; whether a mask came with it. ValueError, TypeError or LookupError: it does not fit."""
+
+    @abstractmethod
+    def decode(self, action: Array) -> Any:
+        """A policy's action `[...]` as the environment takes it."""
+
+
 class Env(ABC):
     """A batch of environments. Legal order: `reset`, then `send` and `recv` in turn, then `close`."""
 
@@ -128,6 +149,10 @@ class Env(ABC):
 
     def render(self, row: int) -> Array | None:
         """An RGB image `[height, width, 3]` of one copy, or None where there is none."""
+        return None
+
+    def codec(self, agent: str, rows: int) -> Codec | None:
+        """From what the environment's own code gives this agent to arrays, and back; None: both are as the group's spaces say."""
         return None
 
     def set_stage(self, number: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from shoal.api.env import Reduction
-from shoal.base.config import Cadence, Config, Count, Duration, Named, as_named, load_layers, named_by_default
+from shoal.base.config import Cadence, Config, Count, Duration, Named, Target, as_named, load_layers, named_by_default
 
 
 class ImagesConfig(Config):
@@ -25,13 +25,13 @@ class ImagesConfig(Config):
 class EnvConfig(Config):
     """The environment, and how many copies of it."""
 
-    id: str
+    id: Target
     """A Gymnasium id (`CartPole-v1`), a PettingZoo game (`classic/go_v5`), or your own `module:factory` or `file.py:factory`."""
     num_envs: Count = Field(16, ge=1)
     """Copies in the whole run."""
     kwargs: dict[str, Any] = {}
     """Passed to the environment's constructor."""
-    wrappers: list[str] = []
+    wrappers: list[Target] = []
     """Gymnasium wrappers around every copy, innermost first: `module:Class`."""
     images: ImagesConfig | None = None
     """Shrink, grey and stack the images of a PettingZoo game."""
@@ -166,7 +166,7 @@ class PolicyConfig(Config):
     """A run whose last checkpoint it starts from: `runs/EXPERIMENT/TRIAL`, or `runs/EXPERIMENT/TRIAL:POLICY`."""
     frozen: bool = False
     """Plays as it is (as `from` gives it) and does not learn."""
-    play: str | None = None
+    play: Target | None = None
     """Plays by rule: `random`, or your own `module:function` of observations, action mask and noise."""
     past: PastConfig | None = None
     """Plays as earlier versions of another policy."""
@@ -246,7 +246,7 @@ class LogConfig(Config):
 
 
 def _as_env(value: Any) -> Any:
-    return {"id": value} if isinstance(value, str) else value
+    return {"id": value} if isinstance(value, str) or callable(value) else value
 
 
 class Experiment(Config):

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from shoal.base.cadence import parse_cadence
 from shoal.base.duration import parse_duration
 from shoal.base.errors import InputError
-from shoal.base.table import did_you_mean
+from shoal.base.table import did_you_mean, target_of
 
 
 def _integral(value: Any) -> Any:
@@ -36,6 +36,14 @@ Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
 
 Cadence = Annotated[float | str, BeforeValidator(parse_cadence)]
 """A Duration, or `100_000 steps`, or `50 updates`."""
+
+
+def _as_target(value: Any) -> Any:
+    return target_of(value) if callable(value) else value
+
+
+Target = Annotated[str, BeforeValidator(_as_target)]
+"""`module:Name` or `file.py:Name`; in Python also the class or function itself."""
 
 
 class Config(BaseModel):

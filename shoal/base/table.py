@@ -8,8 +8,10 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import operator
 import sys
 from collections.abc import Iterable
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,12 +28,65 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"choose from: {', '.join(known)}" if known else "there are none"
 
 
+USER_FILE = "shoal_user_"
+"""How modules are called that were imported by the path of their file."""
+
+_importing: ContextVar[str | None] = ContextVar("importing", default=None)
+
+
+def being_imported() -> str | None:
+    """The module or file that is being imported right now because a setting names it; None: there is none."""
+    return _importing.get()
+
+
+def target_of(thing: Any) -> str:
+    """What `import_target` finds it by, in any process; ValueError says why there is nothing."""
+    name = getattr(thing, "__qualname__", None)
+    if not callable(thing) or name is None:
+        raise ValueError("pass a class or a function, or its name as text")
+    if "<" in name:
+        raise ValueError(
+            f"worker processes cannot import '{name}': define it at the top level of a file, not in a function"
+        )
+    module = sys.modules.get(thing.__module__)
+    if module is None or _attribute(module, name) is not thing:
+        raise ValueError(
+            f"worker processes cannot import '{name}': put it into a file of its own, and import it from there"
+        )
+    return f"{name_elsewhere(module)}:{name}"
+
+
+def name_elsewhere(module: ModuleType) -> str:
+    """What other processes import it by: scripts and what was imported by path, by their file."""
+    if module.__name__ == "__main__" and module.__spec__ is not None:  # python -m
+        return module.__spec__.name
+    if module.__name__ != "__main__" and not module.__name__.startswith(USER_FILE):
+        return module.__name__
+    path = Path(getattr(module, "__file__", None) or "").resolve()
+    if path.suffix != ".py" or not path.is_file():
+        raise ValueError(
+            "worker processes cannot import from a session: put it into a .py file, and import it from there"
+        )
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _attribute(module: ModuleType, path: str) -> Any:
+    try:
+        return operator.attrgetter(path)(module)
+    except AttributeError:
+        return None
+
+
 def import_target(target: str, *, key: str) -> Any:
     """The object that `module:attribute` or `file.py:attribute` names; `key` is the setting that said so."""
     module_name, _, attribute = target.rpartition(":")
     if not module_name or not attribute:
         raise InputError(f"{key} = '{target}' is not of the form module:Name or file.py:Name")
-    module = _import_module(module_name, target, key)
+    outer = _importing.set(module_name)
+    try:
+        module = _import_module(module_name, target, key)
+    finally:
+        _importing.reset(outer)
     try:
         found: Any = module
         for part in attribute.split("."):
@@ -66,7 +121,7 @@ def _missing(target: str, key: str, error: ModuleNotFoundError) -> InputError:
 def _import_file(path: Path, target: str, key: str) -> ModuleType:
     if not path.is_file():
         raise InputError(f"{key} = '{target}': there is no file '{path}'")
-    name = f"shoal_user_{path.stem}_{abs(hash(path.resolve()))}"
+    name = f"{USER_FILE}{path.stem}_{abs(hash(path.resolve()))}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -19,10 +19,11 @@ from gymnasium.wrappers import (
     TimeLimit,
 )
 
-from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Tree, Turn
+from shoal.api.env import AgentGroup, Array, Codec, Env, Episode, Step, Tree, Turn
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs.action_log import ActionLog, check_repeated, copied
+from shoal.envs.codec import SpaceCodec
 from shoal.envs.info_metrics import InfoMetrics
 from shoal.envs.registry import AGENT
 from shoal.envs.spaces import Columns, action_decoder, action_space, flat_mask, mask_width, observation_space
@@ -118,6 +119,10 @@ class GymnasiumLoop(Env):
             raise InputError(f"{self._name} cannot be drawn: {error}") from error
         except Exception as error:
             raise self._failure(row, error) from error
+
+    def codec(self, agent: str, rows: int) -> Codec:
+        """By the spaces of the copies' own."""
+        return SpaceCodec(self.groups[AGENT].observation_space, self._envs[0].action_space, rows)
 
     def set_stage(self, number: int) -> bool:
         """Those of the copies' own that have such a method are told."""

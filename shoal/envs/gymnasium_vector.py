@@ -14,10 +14,11 @@ import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from shoal.api.env import AgentGroup, Array, Env, Episode, Step, Tree, Turn
+from shoal.api.env import AgentGroup, Array, Codec, Env, Episode, Step, Tree, Turn
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.base.tree import tree_map
+from shoal.envs.codec import SpaceCodec
 from shoal.envs.info_metrics import InfoMetrics
 from shoal.envs.registry import AGENT
 from shoal.envs.spaces import (
@@ -103,6 +104,10 @@ class GymnasiumVector(Env):
             except gymnasium.error.DependencyNotInstalled as error:
                 raise InputError(f"{self._name} cannot be drawn: {error}") from error
         return None if self._images is None else np.asarray(self._images[row])
+
+    def codec(self, agent: str, rows: int) -> Codec:
+        """By the spaces of a single copy."""
+        return SpaceCodec(self._space, self._env.single_action_space, rows)
 
     def set_stage(self, number: int) -> bool:
         """Passed on to the environment, if it has such a method."""

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.spaces import Dict
 
-from shoal.api.env import AgentGroup, Array, Tree, Turn
+from shoal.api.env import AgentGroup, Array, Codec, Tree, Turn
 from shoal.api.experiment import ImagesConfig
 from shoal.base.errors import InputError
 from shoal.base.tree import tree_leaves, tree_map
@@ -36,10 +36,10 @@ class Table:
         name: str,
         images: ImagesConfig | None,
     ) -> None:
-        self.agents, self.mask_width = agents, mask_width(acts)
-        self._masked = self._bare = False
+        self.agents, self.mask_width, self.spaces = agents, mask_width(acts), (seen, acts)
+        self.masked = self._bare = False
         if self.mask_width and isinstance(seen, Dict) and MASK in seen.spaces:
-            self._masked = True
+            self.masked = True
             seen, self._bare = _without_mask(seen)
         self._resizer = ImageResizer(seen, images, name) if images is not None else None
         space = self._resizer.space if self._resizer is not None else observation_space(seen, name)
@@ -60,7 +60,7 @@ class Table:
 
     def open(self, masked: bool) -> None:
         """Forget everything, before a reset; `masked`: masks come in `info`."""
-        masked = self._masked or (masked and self.mask_width > 0)
+        masked = self.masked or (masked and self.mask_width > 0)
         self._mask = np.ones((*self.shape, self.mask_width), bool) if masked else None
         for row in range(self.shape[0]):
             self.take_returns(row)
@@ -90,14 +90,14 @@ class Table:
 
     def see_all(self, row: int, observations: list[Tree]) -> None:
         """What all agents of a copy see now, in their order."""
-        if self._masked or not self._columns.put_side_by_side(row * self.shape[1], observations):
+        if self.masked or not self._columns.put_side_by_side(row * self.shape[1], observations):
             for slot, observation in enumerate(observations):
                 if observation is not None:
                     self.see(row, slot, observation)
 
     def see(self, row: int, slot: int, observation: Tree) -> None:
         """What an agent sees now, its mask included."""
-        if self._masked:
+        if self.masked:
             self.allow(row, slot, observation[MASK])
         if self._bare:
             observation = observation[OBSERVATION]
@@ -121,11 +121,15 @@ class Table:
         if self.acting[row, slot]:
             self._mask[row, slot] = flat_mask(mask, self.mask_width)
 
+    def begin(self, row: int, slot: int) -> None:
+        """The agent's next observation is the first of its episode."""
+        self._fresh[row, slot] = True
+
     def end(self, row: int, slot: int, terminated: bool, truncated: bool) -> None:
         """An agent is out; `final_observation` becomes what it saw last."""
         self.terminated[row, slot], self.truncated[row, slot] = terminated, truncated
         self.acting[row, slot], self._ended = False, True
-        self._fresh[row, slot] = True
+        self.begin(row, slot)
         for last, now in zip(_leaves(self._final), _leaves(self.observation), strict=True):
             last[row, slot] = now[row, slot]
 
@@ -136,6 +140,33 @@ class Table:
 
     def _by_row(self, columns: Columns) -> Tree:
         return tree_map(lambda leaf: leaf.reshape(*self.shape, *leaf.shape[2:]), columns.tree)
+
+
+class TableCodec(Codec):
+    """One agent of a game, by the table that its group has in training."""
+
+    def __init__(
+        self, agent: Agent, spaces: tuple[Space[Any], Space[Any]], rows: int, name: str, images: ImagesConfig | None
+    ) -> None:
+        self._table = table = Table([agent], *spaces, rows, name, images)
+        table.open(masked=True)
+        table.acting.fill(True)
+        self.observation = tree_map(lambda array: array[:, 0], table.observation)
+        mask = table.turn().action_mask
+        self.mask = np.ones((rows, 0), bool) if mask is None else mask[:, 0]
+
+    def begin(self, row: int) -> None:
+        self._table.begin(row, 0)
+
+    def put(self, row: int, observation: Any, mask: Any) -> bool:
+        self._table.see(row, 0, observation)
+        if mask is not None:
+            self._table.allow(row, 0, mask)
+        return mask is not None or self._table.masked
+
+    def decode(self, action: Array) -> Any:
+        self._table.decode(action[None, None])
+        return self._table.actions[0]
 
 
 def tables_of(env: Any, rows: int, name: str, images: ImagesConfig | None = None) -> dict[str, Table]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pettingzoo import AECEnv, ParallelEnv
 
-from shoal.api.env import Array, Env, Episode, Step, Tree
+from shoal.api.env import Array, Codec, Env, Episode, Step, Tree
 from shoal.api.experiment import ImagesConfig
 from shoal.base.errors import ShoalError
 from shoal.base.seeding import derive_seed
@@ -20,7 +20,7 @@ from shoal.envs.action_log import ActionLog, check_repeated, copied
 from shoal.envs.info_metrics import InfoMetrics
 from shoal.envs.pettingzoo_copies import AECCopy, Agent, Copy, End, ParallelCopy, Scene
 from shoal.envs.pettingzoo_games import shares_reward
-from shoal.envs.pettingzoo_groups import MASK, Table, agents_of, check_alike, tables_of
+from shoal.envs.pettingzoo_groups import MASK, Table, TableCodec, agents_of, check_alike, tables_of
 from shoal.envs.stages import tell_stage
 
 
@@ -38,7 +38,7 @@ class PettingZooLoop(Env):
         first_slot: int = 0,
         images: ImagesConfig | None = None,
     ) -> None:
-        self._name, self._first_slot = name, first_slot
+        self._name, self._first_slot, self._images = name, first_slot, images
         self._copies: list[Copy] = [AECCopy(env) if isinstance(env, AECEnv) else ParallelCopy(env) for env in games]
         self.num_envs = rows = len(games)
         self.game_return = "mean" if shares_reward(games[0]) else "sum"
@@ -110,6 +110,11 @@ class PettingZooLoop(Env):
             return np.asarray(env.render())
         except Exception as error:
             raise self._failure(row, error) from error
+
+    def codec(self, agent: str, rows: int) -> Codec:
+        """Of one agent's table."""
+        table = next(table for table in self._tables.values() if agent in table.group.agents)
+        return TableCodec(agent, table.spaces, rows, self._name, self._images)
 
     def set_stage(self, number: int) -> bool:
         """The games that have such a method are told."""

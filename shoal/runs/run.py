@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from shoal.api.callback import Callback
 from shoal.api.evaluation import Scores
 from shoal.api.messages import Confirmed, Message
 from shoal.api.orders import Evaluate, Heard, Order, Pause, Reconfigure, SetStage
@@ -33,6 +34,7 @@ from shoal.monitoring.logs import LOG, log_to
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
 from shoal.runs import provenance
+from shoal.runs.callbacks import Callbacks
 from shoal.runs.panel import Panel
 from shoal.streams import names
 from shoal.streams.control import pieces_of
@@ -86,7 +88,7 @@ class Outcome:
 
 def run_in(
     folder: RunFolder, program: Program, start: Checkpoint | None, launcher: MakeLauncher, *,
-    on: str, view: View | None, argv: list[str], notes: list[str],
+    on: str, view: View | None, argv: list[str], notes: list[str], callbacks: Sequence[Callback] = (),
 ) -> Outcome:  # fmt: skip
     """One run in its folder, with whatever launcher; `notes`: the first lines to say."""
     with ExitStack() as stack:
@@ -98,7 +100,7 @@ def run_in(
         folder.write_config(program.experiment.model_dump())
         provenance.write(folder, argv, program.experiment.seed, on)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
-        run = _Run(folder, program, workers, start, stack, view)
+        run = _Run(folder, program, workers, start, stack, view, callbacks)
         for note in notes:
             run.note(note)
         return run.go()
@@ -119,7 +121,7 @@ class _Run:
 
     def __init__(
         self, folder: RunFolder, program: Program, launcher: Launcher, start: Checkpoint | None, stack: ExitStack,
-        view: View | None,
+        view: View | None, callbacks: Sequence[Callback],
     ) -> None:  # fmt: skip
         self._folder, self._program, self._launcher, self._stack = folder, program, launcher, stack
         experiment = program.experiment
@@ -132,8 +134,9 @@ class _Run:
         self._view = view
         if view is not None:
             sinks.append(view)
-        self._sink = stack.enter_context(closing(FanOut(sinks)))
         self.controller = Controller(experiment, list(program.learners), game_return=program.game_return)
+        self._callbacks = Callbacks(callbacks, self.controller.stop)
+        self._sink = stack.enter_context(closing(FanOut([*sinks, self._callbacks])))
         self._panel = stack.enter_context(closing(Panel(folder, self._obey)))
         self.doors: list[Any] = [self._panel]
         self._listeners = [spec for spec in program.workers if spec.hears]
@@ -182,6 +185,8 @@ class _Run:
         if (cost := self.controller.scoreboard.line()) is not None:
             self.note(cost)
         self._folder.event("stop", reason=reason, **dataclasses.asdict(counters))
+        if self._callbacks.error is not None:
+            raise self._callbacks.error
         return Outcome(
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
             self.controller.confirmed, caught is not None,
@@ -315,6 +320,7 @@ class _Run:
         }  # fmt: skip
         self._store.save(counters.update, snapshot.learned, meta, extras=files_of(snapshot.states))
         controller.saved()
+        self._callbacks.saved(counters.update, counters.steps, self._store.path(counters.update))
 
     def _order_evaluation(self) -> None:
         """The version that was just saved: its parameters travel, and the checkpoint stays until its score is heard."""
@@ -335,6 +341,7 @@ class _Run:
                 self.note(f"version {event['version']} is the best so far, and cannot be kept: {error}")
         if self.controller.scoreboard.due <= event["version"]:
             self._held.close()
+        self._callbacks.evaluated(event)
 
     def _send_weights(self, version: int) -> None:
         for policy, mailbox in self._launcher.mailboxes.items():

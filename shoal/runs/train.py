@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
+from shoal.api.callback import Callback
 from shoal.api.experiment import ActorRange, Experiment
 from shoal.api.program import Program
 from shoal.api.worker import Heartbeat
 from shoal.base.errors import InputError
+from shoal.base.table import being_imported
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
+from shoal.envs.registered import check_known
 from shoal.launchers.errand import Errand, nothing
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
@@ -36,9 +40,11 @@ def train(
     on: str = "local",
     quiet: bool = False,
     cluster: Cluster | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Outcome:
-    """Start a run and train until a stop rule ends it. Settings that cannot work are found before anything is written."""
-    _prepare(on)
+    """Start a run and train until a stop rule or a callback ends it. What cannot work is found before anything is written."""
+    _prepare(on, callbacks)
+    check_known(experiment.env, on)
     if on == "ray":
         from shoal.runs.ray import driver
 
@@ -48,7 +54,7 @@ def train(
     found = _survey(experiment, on, quiet, place=on == "local")
     program, why = expand(found.experiment, exact=on == "inline", facts=found.facts), found.why
     folder = RunFolder.create(Path(root), experiment.name, trial)
-    return _train(folder, program, None, on, quiet, why)
+    return _train(folder, program, None, on, quiet, callbacks, why)
 
 
 def resume(
@@ -60,18 +66,20 @@ def resume(
     on: str = "local",
     quiet: bool = False,
     cluster: Cluster | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Outcome:
     """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
-    _prepare(on)
+    _prepare(on, callbacks)
     folder = RunFolder.open(Path(root), name, trial)
     experiment = Experiment.parse(folder.read_config(overrides))
+    check_known(experiment.env, on)
     if on == "ray":
         from shoal.runs.ray import driver
 
         return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
     facts = _survey(experiment, on, quiet, place=False).facts
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
-    return _train(folder, expand(experiment, exact=on == "inline", facts=facts), start, on, quiet)
+    return _train(folder, expand(experiment, exact=on == "inline", facts=facts), start, on, quiet, callbacks)
 
 
 def _survey(experiment: Experiment, on: str, quiet: bool, *, place: bool) -> Survey:
@@ -90,21 +98,35 @@ def check_launcher(on: str) -> None:
         raise InputError(f"--on {on}: there is no such launcher; choose from: {', '.join(LAUNCHERS)}")
 
 
-def _prepare(on: str) -> None:
+def _prepare(on: str, callbacks: Sequence[Callback]) -> None:
     check_launcher(on)
+    if (where := being_imported()) is not None:
+        raise InputError(
+            f"{where} trains when it is imported, and processes import it: put its training under if __name__ == '__main__':"
+        )
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise InputError(
+                f"callbacks: {callback!r} is no shoal.Callback: make a subclass of it, and pass an instance"
+            )
+    if callbacks and on == "ray":
+        raise InputError("callbacks are called in this process, and --on ray decides in another: use on='local'")
     torch.set_num_threads(1)  # equal bits everywhere, and on small networks faster than two
 
 
 def _train(
-    folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, why: str | None = None
-) -> Outcome:
+    folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, callbacks: Sequence[Callback],
+    why: str | None = None,
+) -> Outcome:  # fmt: skip
     view = None if quiet else TerminalView(run_facts(program.experiment, folder.path))
 
     def launcher(program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
         return _launcher(on, program, start, folder)
 
     notes = [*([why] if why else []), *unused_settings(program.experiment, on)]
-    return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, notes=notes)
+    return run_in(
+        folder, program, start, launcher, on=on, view=view, argv=sys.argv, notes=notes, callbacks=callbacks
+    )  # fmt: skip
 
 
 def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:

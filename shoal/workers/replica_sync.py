@@ -21,7 +21,7 @@ from shoal.algorithms.learner import SoloLearner
 from shoal.api.algorithm import Algorithm, Learner
 from shoal.api.policy_spec import PolicyPlan
 from shoal.api.program import MailboxShape, Port, Program, SharedShape, TallyShape, resolved
-from shoal.base.config import Config
+from shoal.base.config import Config as BaseConfig
 from shoal.base.table import Table
 from shoal.streams import names
 from shoal.streams.primitives import Mailbox
@@ -47,7 +47,7 @@ SYNCS = Table("placement.agree", {
 class ReplicaSync(ABC):
     """One replica's side of the agreement about one policy."""
 
-    class Config(Config):
+    class Config(BaseConfig):
         """What there is to set."""
 
     in_step: ClassVar[bool]

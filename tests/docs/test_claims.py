@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import re
 import typing
@@ -272,3 +273,30 @@ def test_the_menu_has_every_page() -> None:
     listed = leaves(menu)
     assert len(listed) == len(set(listed))
     assert set(listed) == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+
+
+# ---------------------------------------------------------------- Python
+
+
+@pytest.mark.parametrize("name", shoal.__all__)
+def test_every_public_name_is_documented_with_all_that_it_has(name: str) -> None:
+    """Parameters of functions, fields of records, methods and their parameters."""
+    page = (DOCS / "api.md").read_text()
+    (section,) = re.findall(rf"^### {name}$(.*?)(?=^##|\Z)", page, re.DOTALL | re.MULTILINE)
+    thing = getattr(shoal, name)
+    wanted = set() if issubclass_of(thing, Exception | BaseModel) else names_of(thing)
+    missing = [word for word in wanted if not re.search(rf"\b{word}\b", section)]
+    assert not missing
+
+
+def issubclass_of(thing: Any, kinds: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, kinds)
+
+
+def names_of(thing: Any) -> set[str]:
+    if not isinstance(thing, type):
+        return set(inspect.signature(thing).parameters)
+    own = {name: value for name, value in vars(thing).items() if not name.startswith("_")}
+    methods = [value for value in own.values() if inspect.isfunction(value)]
+    parameters = {word for method in methods for word in inspect.signature(method).parameters} - {"self"}
+    return {*own, *parameters, *getattr(thing, "__dataclass_fields__", {})}
