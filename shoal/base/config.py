@@ -119,8 +119,11 @@ def value_at(setting: float | Schedule, step: int, horizon: int | None) -> float
 # ---------------------------------------------------------------- reading
 
 
-def load_layers(path: Path | None, overrides: list[str]) -> dict[str, Any]:
-    """A YAML file with `a.b=value` overrides laid on top, as plain Python values."""
+def load_layers(path: Path | None, overrides: list[str], *, saved: bool = False) -> dict[str, Any]:
+    """A YAML file with `a.b=value` overrides laid on top, as plain Python values.
+
+    `saved`: the file is what a run kept, perhaps somebody else's: `${...}` in it stays text and reads no variable of ours.
+    """
     import yaml
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -135,10 +138,12 @@ def load_layers(path: Path | None, overrides: list[str]) -> dict[str, Any]:
                 f"{path} holds no settings: it should start with a line such as 'env: {{id: CartPole-v1}}'"
             )
         on_top = OmegaConf.from_dotlist(overrides)
+        if saved:
+            OmegaConf.resolve(on_top)
         for override in overrides:
             _forget_other_class(base, override.partition("=")[0], on_top)
         merged = OmegaConf.merge(base, on_top)
-        values = OmegaConf.to_container(merged, resolve=True)
+        values = OmegaConf.to_container(merged, resolve=not saved)
     except yaml.YAMLError as error:
         raise InputError(f"{path or 'an override'} is not valid YAML: {' '.join(str(error).split())}") from None
     except (OmegaConfBaseException, TypeError, AssertionError) as error:
@@ -153,7 +158,9 @@ def _forget_other_class(base: Any, key: str, on_top: Any) -> None:
 
     section, _, last = key.rpartition(".")
     below = OmegaConf.select(base, section) if section else None
-    if last == "name" and isinstance(below, DictConfig) and below.get("name") != OmegaConf.select(on_top, key):
+    if last != "name" or not isinstance(below, DictConfig):
+        return
+    if OmegaConf.to_container(below, resolve=False).get("name") != OmegaConf.select(on_top, key):  # type: ignore[union-attr]
         OmegaConf.update(base, section, {}, merge=False)
 
 

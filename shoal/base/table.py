@@ -1,6 +1,7 @@
 """One table per kind of component: `name -> "module:Class"`, imported only when chosen.
 
-A user's own component goes the same way: `my_package.my_module:MyClass`, or `path/to/file.py:MyClass`.
+A user's own component goes the same way: `my_package.my_module:MyClass`, or `path/to/file.py:MyClass`. The current folder is
+searched only for a module that is named so, and after all that is installed: no file in it can pass for a library.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def import_target(target: str, *, key: str) -> Any:
 def _import_module(name: str, target: str, key: str) -> ModuleType:
     if name.endswith(".py"):
         return _import_file(Path(name), target, key)
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    if not _is_installed(name.partition(".")[0]) and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -57,6 +58,14 @@ def _import_module(name: str, target: str, key: str) -> ModuleType:
                 f"{key} = '{target}': there is no module '{error.name}' here; run from its folder or install it"
             ) from None
         raise _missing(target, key, error) from None
+
+
+def _is_installed(top: str) -> bool:
+    """A bare folder counts as none: it would hide a package of that name in the current folder."""
+    if not top or top in sys.modules:
+        return bool(top)
+    spec = importlib.util.find_spec(top)
+    return spec is not None and spec.origin is not None
 
 
 def _missing(target: str, key: str, error: ModuleNotFoundError) -> InputError:

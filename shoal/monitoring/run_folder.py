@@ -155,7 +155,7 @@ class RunFolder:
 
         if not self.config.is_file():
             raise InputError(f"{self.path} is no run folder: it has no {self.config.name}")
-        return load_layers(self.config, overrides or [])
+        return load_layers(self.config, overrides or [], saved=True)
 
     def event(self, kind: str, **fields: Any) -> None:
         """Note that something happened, with the time of day. Any process of the run may."""
