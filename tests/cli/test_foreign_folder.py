@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -23,9 +25,13 @@ TRAP = "import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\nrais
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with one quick run, cartpole/one."""
+    """A folder with one quick run, cartpole/one, of somebody who would let everybody in."""
     folder = tmp_path_factory.mktemp("foreign")
-    done = shoal("train", "cartpole", "--trial", "one", *QUICK, cwd=folder)
+    before = os.umask(0)
+    try:
+        done = shoal("train", "cartpole", "--trial", "one", *QUICK, cwd=folder)
+    finally:
+        os.umask(before)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -38,6 +44,14 @@ def foreign(runs: Path, tmp_path: Path) -> Path:
     for name in LIBRARIES:
         (folder / f"{name}.py").write_text(TRAP)
     return folder
+
+
+def test_a_run_is_for_its_owner_alone(runs: Path) -> None:
+    paths = [runs / "runs", *(runs / "runs").rglob("*")]
+    names = {path.name for path in paths}
+    assert {"config.yaml", "metrics.jsonl", "events.jsonl", ".lock", "state.safetensors", "local.log"} <= names
+    modes = {str(path): stat.S_IMODE(path.stat().st_mode) for path in paths}
+    assert modes == {str(path): 0o700 if path.is_dir() else 0o600 for path in paths}
 
 
 def typed(*words: str, cwd: Path, installed: bool = False) -> subprocess.CompletedProcess[str]:
