@@ -74,9 +74,12 @@ def _missing(target: str, key: str, error: ModuleNotFoundError) -> InputError:
 
 def _import_file(path: Path, target: str, key: str) -> ModuleType:
     if not path.is_file():
+        if path in _loaded:  # it was there; an environment may have gone to another folder since
+            return _loaded[path]
         raise InputError(f"{key} = '{target}': there is no file '{path}'")
     name = f"shoal_user_{path.stem}_{abs(hash(path.resolve()))}"
     if name in sys.modules:
+        _loaded[path] = sys.modules[name]
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -94,7 +97,12 @@ def _import_file(path: Path, target: str, key: str) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
+    _loaded[path] = module
     return module
+
+
+_loaded: dict[Path, ModuleType] = {}
+"""Files by the paths that they were named by."""
 
 
 class Table:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from shoal.base.files import as_typed
 from shoal.monitoring.progress import Progress, elapsed_text, shown
 from shoal.monitoring.shares import LABELS, busy, percent
 from shoal.monitoring.sinks import Row
@@ -36,6 +37,7 @@ class TerminalView:
 
     def __init__(self, title: str, folder: Path, stop: StopConfig, *, console: Console | None = None) -> None:
         self._face: _Face | None = None
+        folder = as_typed(folder)
         with self._while_there():
             if console is None and not _can_redraw(sys.stdout):
                 self._face = PlainLines(title, folder, stop, sys.stdout)

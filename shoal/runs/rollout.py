@@ -33,6 +33,7 @@ def rollout(
     root: Path | str = "runs",
 ) -> tuple[Scores, Path]:
     """Play `episodes` and write them to `out`, by default into the run's folder; their scores, and where they lie."""
+    out = None if out is None else Path(out).absolute()
     loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root)
     watch = Watch(derive_seed(seed, "rollout"), copies_for(episodes, MAX_COPIES), explore=stochastic, render=video)
     scored = list(loaded.program.learners)
@@ -40,7 +41,7 @@ def rollout(
         evaluator = stack.enter_context(
             closing(make_evaluator(loaded.program, loaded.plans, loaded.mailboxes, episodes, watch, stage=loaded.stage))
         )
-        folder = Path(out) if out is not None else _folder(loaded, seed, stochastic=stochastic)
+        folder = out if out is not None else _folder(loaded, seed, stochastic=stochastic)
         files = EpisodeFiles(folder, seed=seed, scored=scored)
         film = None
         if video:

@@ -35,17 +35,18 @@ def train(
 ) -> Outcome:
     """Start a run and train until a stop rule ends it. Settings that cannot work are found before anything is written."""
     _prepare(on)
+    root, here = Path(root).absolute(), Path.cwd()  # before any environment is made: it may go to another folder
     if on == "ray":
         from shoal.runs.ray import driver
 
-        return driver.train(experiment, cluster or Cluster(), trial=trial, root=Path(root), quiet=quiet)
+        return driver.train(experiment, cluster or Cluster(), trial=trial, root=root, quiet=quiet)
     if isinstance(experiment.placement.actors, ActorRange):
         raise InputError(f"placement.actors = {{min, max}} is for --on ray: give one number for --on {on}")
     check_stages(experiment)
     experiment, why = choose_placement(experiment) if on == "local" else (experiment, None)
     program = expand(experiment, exact=on == "inline")
-    folder = RunFolder.create(Path(root), experiment.name, trial)
-    return _train(folder, program, None, on, quiet, why)
+    folder = RunFolder.create(root, experiment.name, trial)
+    return _train(folder, program, None, on, quiet, here, why)
 
 
 def resume(
@@ -60,7 +61,7 @@ def resume(
 ) -> Outcome:
     """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
     _prepare(on)
-    folder = RunFolder.open(Path(root), name, trial)
+    folder, here = RunFolder.open(Path(root).absolute(), name, trial), Path.cwd()
     experiment = Experiment.parse(folder.read_config(overrides))
     if on == "ray":
         from shoal.runs.ray import driver
@@ -68,7 +69,7 @@ def resume(
         return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
     check_stages(experiment)
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
-    return _train(folder, expand(experiment, exact=on == "inline"), start, on, quiet)
+    return _train(folder, expand(experiment, exact=on == "inline"), start, on, quiet, here)
 
 
 def check_launcher(on: str) -> None:
@@ -83,14 +84,15 @@ def _prepare(on: str) -> None:
 
 
 def _train(
-    folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, why: str | None = None
-) -> Outcome:
+    folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, here: Path,
+    why: str | None = None,
+) -> Outcome:  # fmt: skip
     view = None if quiet else TerminalView(program.experiment.name, folder.path, program.experiment.stop)
 
     def launcher(program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
         return _launcher(on, program, start, folder)
 
-    return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, why=why)
+    return run_in(folder, program, start, launcher, on=on, view=view, argv=sys.argv, why=why, here=here)
 
 
 def _launcher(on: str, program: Program, start: Checkpoint | None, folder: RunFolder) -> Launcher:
