@@ -1,6 +1,6 @@
 """Whose checkpoints these are: all of one run carry the same random name, so that one of another run is told apart.
 
-It is kept in `.run.json` beside them. Where that is missing or damaged nobody is refused: older runs have none.
+It is kept in `run.json` beside them. Where that is missing or damaged nobody is refused: older runs have none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from uuid import uuid4
 from shoal.base.files import read_small, write_atomic
 from shoal.checkpoints.manifest import DamageError, checksum, proven, render
 
-IDENTITY = ".run.json"
+IDENTITY = "run.json"
 
 
 def known_identity(folder: Path) -> str:

@@ -165,7 +165,7 @@ def test_a_run_that_was_moved_or_copied_knows_its_own(tmp_path: Path) -> None:
 )
 def test_a_lost_identity_costs_no_checkpoint(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     store = filled(tmp_path, 1, 2)
-    damage(tmp_path / ".run.json")
+    damage(tmp_path / "run.json")
     assert store.latest().version == 2
     filled(tmp_path, 3)
     assert [store.load(version).version for version in (1, 2, 3)] == [1, 2, 3]
