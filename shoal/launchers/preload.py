@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from shoal.base.importing import importing
+from shoal.launchers.forkserver import OURS, SAFE_PATH
+
+if os.environ.get(SAFE_PATH) == OURS:
+    del os.environ[SAFE_PATH]  # what an environment starts is not ours to decide
 
 with importing():
     import safetensors.torch  # noqa: F401

@@ -75,6 +75,13 @@ def test_nor_does_one_for_the_package_of_its_environment(foreign: Path) -> None:
     assert not list(foreign.glob("*.ran"))
 
 
+def test_nor_in_processes_of_a_run(foreign: Path) -> None:
+    words = [word for word in QUICK if "updates" not in word]
+    done = typed("train", "cartpole", *words, "placement.actors=1", "stop.updates=1", cwd=foreign)
+    assert done.returncode == 0, done.stderr
+    assert not list(foreign.glob("*.ran"))
+
+
 def test_a_missing_package_is_not_looked_for_in_the_current_folder(
     foreign: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
