@@ -10,7 +10,8 @@ import difflib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,21 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean '{close[0]}'?"
     return f"choose from: {', '.join(known)}" if known else "there are none"
+
+
+_home = Path()
+"""What the paths of files are relative to."""
+
+
+@contextmanager
+def from_here() -> Iterator[None]:
+    """Files are meant as seen from the folder of this moment, whichever one an environment goes to meanwhile."""
+    global _home
+    before, _home = _home, _home.absolute()
+    try:
+        yield
+    finally:
+        _home = before
 
 
 def import_target(target: str, *, key: str) -> Any:
@@ -47,7 +63,7 @@ def import_target(target: str, *, key: str) -> Any:
 
 def _import_module(name: str, target: str, key: str) -> ModuleType:
     if name.endswith(".py"):
-        return _import_file(Path(name), target, key)
+        return _import_file(_home / name, target, key)
     if not _is_installed(name.partition(".")[0]) and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
@@ -74,12 +90,9 @@ def _missing(target: str, key: str, error: ModuleNotFoundError) -> InputError:
 
 def _import_file(path: Path, target: str, key: str) -> ModuleType:
     if not path.is_file():
-        if path in _loaded:  # it was there; an environment may have gone to another folder since
-            return _loaded[path]
-        raise InputError(f"{key} = '{target}': there is no file '{path}'")
+        raise InputError(f"{key} = '{target}': there is no file '{target.rpartition(':')[0]}'")
     name = f"shoal_user_{path.stem}_{abs(hash(path.resolve()))}"
     if name in sys.modules:
-        _loaded[path] = sys.modules[name]
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -97,12 +110,7 @@ def _import_file(path: Path, target: str, key: str) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
-    _loaded[path] = module
     return module
-
-
-_loaded: dict[Path, ModuleType] = {}
-"""Files by the paths that they were named by."""
 
 
 class Table:

@@ -14,6 +14,7 @@ from shoal.api.program import Program
 from shoal.base.errors import InputError
 from shoal.base.files import as_typed
 from shoal.base.seeding import derive_seed
+from shoal.base.table import from_here
 from shoal.checkpoints.checkpoint import stage_of
 from shoal.checkpoints.store import CheckpointStore, parse_which
 from shoal.evaluation.seating import load_versions, make_evaluator
@@ -55,6 +56,7 @@ def load_run(
     return Loaded(folder, program, plans, load_versions(plans, found), found.version, stage_of(found))
 
 
+@from_here()
 def evaluate(
     run: str,
     *,

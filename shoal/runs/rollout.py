@@ -9,6 +9,7 @@ from typing import Any
 from shoal.api.env import Env
 from shoal.api.evaluation import Scores
 from shoal.base.seeding import derive_seed
+from shoal.base.table import from_here
 from shoal.evaluation.episode_files import EpisodeFiles
 from shoal.evaluation.episodes import copies_for
 from shoal.evaluation.film import Film
@@ -20,6 +21,7 @@ MAX_COPIES = 16
 """Env copies at most: open episodes are held in memory."""
 
 
+@from_here()
 def rollout(
     run: str,
     *,

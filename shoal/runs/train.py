@@ -10,6 +10,7 @@ import torch
 from shoal.api.experiment import ActorRange, Experiment
 from shoal.api.program import Program
 from shoal.base.errors import InputError
+from shoal.base.table import from_here
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
 from shoal.envs.curriculum import check_stages
@@ -24,6 +25,7 @@ from shoal.runs.run import Cluster, Outcome, run_in
 LAUNCHERS = ("inline", "local", "ray")
 
 
+@from_here()
 def train(
     experiment: Experiment,
     *,
@@ -49,6 +51,7 @@ def train(
     return _train(folder, program, None, on, quiet, here, why)
 
 
+@from_here()
 def resume(
     name: str,
     trial: str,
