@@ -60,13 +60,17 @@ def check_format(path: Path) -> None:
 
 
 def save(drawings: Sequence[Drawing], path: Path) -> None:
-    """Draw them into a file."""
-    figure = draw(drawings)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise ShoalError(f"{path} cannot be written ({error.strerror})") from None
+    """Draw them into a file, by Matplotlib's own settings: a `matplotlibrc` in the current folder may be anybody's."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        figure = draw(drawings)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=150)
+        except OSError as error:
+            raise ShoalError(f"{path} cannot be written ({error.strerror})") from None
 
 
 def draw(drawings: Sequence[Drawing]) -> Figure:

@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from shoal.base.cadence import parse_cadence
 from shoal.base.duration import parse_duration
 from shoal.base.errors import InputError
+from shoal.base.files import read_small
 from shoal.base.table import did_you_mean, target_of
 
 
@@ -127,8 +128,11 @@ def value_at(setting: float | Schedule, step: int, horizon: int | None) -> float
 # ---------------------------------------------------------------- reading
 
 
-def load_layers(path: Path | None, overrides: list[str]) -> dict[str, Any]:
-    """A YAML file with `a.b=value` overrides laid on top, as plain Python values."""
+def load_layers(path: Path | None, overrides: list[str], *, saved: bool = False) -> dict[str, Any]:
+    """A YAML file with `a.b=value` overrides laid on top, as plain Python values.
+
+    `saved`: the file is what a run kept, perhaps somebody else's: `${...}` in it stays text and reads no variable of ours.
+    """
     import yaml
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -137,22 +141,38 @@ def load_layers(path: Path | None, overrides: list[str]) -> dict[str, Any]:
         if "=" not in override or override.startswith("="):
             raise InputError(f"'{override}' is not an override: write key=value, for example algorithm.lr=1e-3")
     try:
-        base = OmegaConf.load(path) if path else OmegaConf.create({})
+        base = (
+            OmegaConf.create(_saved(path)) if saved and path else OmegaConf.load(path) if path else OmegaConf.create({})
+        )
         if not OmegaConf.is_dict(base):
             raise InputError(
                 f"{path} holds no settings: it should start with a line such as 'env: {{id: CartPole-v1}}'"
             )
         on_top = OmegaConf.from_dotlist(overrides)
+        if saved:
+            OmegaConf.resolve(on_top)
         for override in overrides:
             _forget_other_class(base, override.partition("=")[0], on_top)
         merged = OmegaConf.merge(base, on_top)
-        values = OmegaConf.to_container(merged, resolve=True)
-    except yaml.YAMLError as error:
+        values = OmegaConf.to_container(merged, resolve=not saved)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path or 'an override'} is not valid YAML: {' '.join(str(error).split())}") from None
     except (OmegaConfBaseException, TypeError, AssertionError) as error:
         raise InputError(f"{path or ''} {' '.join(overrides)}: {' '.join(str(error).split())}".strip()) from None
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
+
+
+def _saved(path: Path) -> str:
+    """What a run kept. Shoal writes no aliases: a few lines of them can stand for more than any memory holds."""
+    import yaml
+
+    text = read_small(path).decode()
+    if "*" in text and any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+        raise InputError(f"{path} holds an alias, '*': write its settings out")
+    return text
 
 
 def _forget_other_class(base: Any, key: str, on_top: Any) -> None:
@@ -161,7 +181,9 @@ def _forget_other_class(base: Any, key: str, on_top: Any) -> None:
 
     section, _, last = key.rpartition(".")
     below = OmegaConf.select(base, section) if section else None
-    if last == "name" and isinstance(below, DictConfig) and below.get("name") != OmegaConf.select(on_top, key):
+    if last != "name" or not isinstance(below, DictConfig):
+        return
+    if OmegaConf.to_container(below, resolve=False).get("name") != OmegaConf.select(on_top, key):  # type: ignore[union-attr]
         OmegaConf.update(base, section, {}, merge=False)
 
 

@@ -1,6 +1,7 @@
 """One table per kind of component: `name -> "module:Class"`, imported only when chosen.
 
-A user's own component goes the same way: `my_package.my_module:MyClass`, or `path/to/file.py:MyClass`.
+A user's own component goes the same way: `my_package.my_module:MyClass`, or `path/to/file.py:MyClass`. The current folder is
+searched only for a module that is named so, and after all that is installed: no file in it can pass for a library.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import importlib
 import importlib.util
 import operator
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
@@ -77,6 +79,21 @@ def _attribute(module: ModuleType, path: str) -> Any:
         return None
 
 
+_home = Path()
+"""What the paths of files are relative to."""
+
+
+@contextmanager
+def from_here() -> Iterator[None]:
+    """Files are meant as seen from the folder of this moment, whichever one an environment goes to meanwhile."""
+    global _home
+    before, _home = _home, _home.absolute()
+    try:
+        yield
+    finally:
+        _home = before
+
+
 def import_target(target: str, *, key: str) -> Any:
     """The object that `module:attribute` or `file.py:attribute` names; `key` is the setting that said so."""
     module_name, _, attribute = target.rpartition(":")
@@ -101,9 +118,9 @@ def import_target(target: str, *, key: str) -> Any:
 
 def _import_module(name: str, target: str, key: str) -> ModuleType:
     if name.endswith(".py"):
-        return _import_file(Path(name), target, key)
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+        return _import_file(_home / name, target, key)
+    if not _is_installed(name.partition(".")[0]) and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -114,13 +131,21 @@ def _import_module(name: str, target: str, key: str) -> ModuleType:
         raise _missing(target, key, error) from None
 
 
+def _is_installed(top: str) -> bool:
+    """A bare folder counts as none: it would hide a package of that name in the current folder."""
+    if not top or top in sys.modules:
+        return bool(top)
+    spec = importlib.util.find_spec(top)
+    return spec is not None and spec.origin is not None
+
+
 def _missing(target: str, key: str, error: ModuleNotFoundError) -> InputError:
     return InputError(f"{key} = '{target}' needs the package '{error.name}', which is not installed")
 
 
 def _import_file(path: Path, target: str, key: str) -> ModuleType:
     if not path.is_file():
-        raise InputError(f"{key} = '{target}': there is no file '{path}'")
+        raise InputError(f"{key} = '{target}': there is no file '{target.rpartition(':')[0]}'")
     name = f"{USER_FILE}{path.stem}_{abs(hash(path.resolve()))}"
     if name in sys.modules:
         return sys.modules[name]

@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.base.errors import InputError
+from shoal.base.files import as_typed, read_limited
 from shoal.base.table import did_you_mean
 from shoal.checkpoints import manifest as manifests
 from shoal.checkpoints.holds import Held, RemovedError
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+class Skipped(NamedTuple):
+    """A version that was passed over."""
+
+    version: int
+    damage: str
+    steps: int | None
+    """That were behind it, where its manifest can still tell."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """One version, checked."""
@@ -27,8 +37,8 @@ class Checkpoint:
     tensors: dict[str, Tensor]
     manifest: dict[str, Any] = field(repr=False)
     path: Path
-    skipped: list[tuple[int, str]] = field(default_factory=list)
-    """Newer versions that are damaged, newest first, each with what is wrong with it."""
+    skipped: list[Skipped] = field(default_factory=list)
+    """Newer versions that are damaged, newest first."""
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -48,16 +58,16 @@ class Checkpoint:
             with contextlib.closing(Held(self.path)) as held, reading(name), held.open(name) as file:
                 return map_tensors(file, name, self.manifest["files"][name])
         except RemovedError:
-            raise InputError(f"checkpoint {self.version} was removed meanwhile: {self.path}") from None
+            raise InputError(f"checkpoint {self.version} was removed meanwhile: {as_typed(self.path)}") from None
         except DamageError as damage:
-            raise InputError(f"checkpoint {self.version} is damaged: {self.path}: {damage}") from None
+            raise InputError(f"checkpoint {self.version} is damaged: {as_typed(self.path)}: {damage}") from None
 
 
 def read_manifest(held: Held, version: int) -> dict[str, Any]:
     """The manifest of an open checkpoint, checked."""
     with reading(MANIFEST):
         held.manifest.seek(0)
-        return manifests.read(held.manifest.read(), version)
+        return manifests.read(read_limited(held.manifest), version)
 
 
 @contextlib.contextmanager

@@ -14,10 +14,14 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
+from shoal.base.files import plain_file
 from shoal.checkpoints.manifest import MANIFEST, DamageError
 
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """What file systems say that know no locks: there, nobody can tell who reads."""
+
+_WITHOUT_MANIFEST = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL)
+"""What is said where a regular file should be and is not."""
 
 
 class RemovedError(Exception):
@@ -45,7 +49,7 @@ class Held:
     def open(self, name: str) -> BufferedReader:
         """A file of it, for reading."""
         try:
-            return open(name, "rb", opener=lambda name, flags: os.open(name, flags, dir_fd=self._folder))
+            return open(name, "rb", opener=lambda name, flags: plain_file(name, flags, self._folder))
         except OSError as error:
             raise DamageError(f"{name} cannot be read ({error.strerror})") from None
 
@@ -58,12 +62,14 @@ class Held:
 def sole(path: Path) -> Iterator[bool]:
     """Whether nobody reads the checkpoint at `path`, and nobody begins to while this lasts."""
     try:
-        handle = os.open(path / MANIFEST, os.O_RDWR)
-    except (FileNotFoundError, NotADirectoryError):
-        yield True  # nobody can read one without a manifest
-        return
+        handle = plain_file(path / MANIFEST, os.O_RDWR)
     except PermissionError:
         yield False
+        return
+    except OSError as error:
+        if error.errno not in _WITHOUT_MANIFEST:
+            raise
+        yield True  # nobody can read one without a manifest
         return
     try:
         yield _locked(handle, fcntl.LOCK_EX)

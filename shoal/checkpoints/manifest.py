@@ -11,9 +11,12 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.base.errors import InputError
+from shoal.base.files import NAME
 
 FORMAT = 2
 MANIFEST = "manifest.json"
@@ -24,14 +27,15 @@ class DamageError(Exception):
     """A checkpoint is not what was saved. Its text names the file and what is wrong with it."""
 
 
-def build(version: int, meta: dict[str, Any], files: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The manifest of `files`: name -> size, sha256 and tensors."""
+def build(version: int, meta: dict[str, Any], files: dict[str, dict[str, Any]], run: str = "") -> dict[str, Any]:
+    """The manifest of `files`: name -> size, sha256 and tensors. `run`: which run it is of."""
     manifest = {
         "format": FORMAT,
         "version": version,
         "saved": int(time.time()),
         "meta": json.loads(json.dumps(meta)),  # as a reader will see it: keys are text, tuples are lists
         "files": files,
+        **({"run": run} if run else {}),
     }
     return {**manifest, "checksum": checksum(manifest)}
 
@@ -61,15 +65,55 @@ def proven(raw: bytes, name: str) -> dict[str, Any]:
 def read(raw: bytes, version: int) -> dict[str, Any]:
     """The manifest in `raw`, which must be that of `version`, bit for bit; in today's shape, whatever its format."""
     manifest = proven(raw, MANIFEST)
-    if manifest["format"] > FORMAT:
+    written = manifest.get("format")
+    if type(written) is int and written > FORMAT:
         raise InputError(
-            f"checkpoint {version} is of format {manifest['format']}, this Shoal reads up to {FORMAT}: use a newer Shoal"
+            f"checkpoint {version} is of format {written}, this Shoal reads up to {FORMAT}: use a newer Shoal"
         )
+    try:
+        if type(written) is not int or written < 1:
+            raise ValueError
+        for older in range(written, FORMAT):
+            manifest = _UPGRADES[older](manifest)
+        _Manifest.model_validate(manifest)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise DamageError(f"{MANIFEST} is none of Shoal's") from None
     if manifest["version"] != version:
         raise DamageError(f"{MANIFEST} is that of version {manifest['version']}: the folder was renamed")
-    for older in range(manifest["format"], FORMAT):
-        manifest = _UPGRADES[older](manifest)
     return manifest
+
+
+# ---------------------------------------------------------------- its shape: a checksum is no proof that Shoal wrote it
+
+
+class _Tensor(BaseModel):
+    dtype: str
+    shape: list[Annotated[int, Field(ge=0)]]
+
+
+class _File(BaseModel):
+    size: int
+    sha256: str
+    tensors: dict[str, _Tensor]
+
+
+class _Manifest(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    version: int
+    run: str = ""
+    saved: Annotated[int, Field(ge=0, lt=1 << 37)] | None
+    meta: dict[str, Any]
+    files: dict[Annotated[str, Field(pattern=f"^{NAME.pattern}$")], _File]
+
+    @model_validator(mode="after")
+    def _has_state(self) -> Self:
+        if STATE not in self.files or type(self.meta.get("steps", 0)) is not int:
+            raise ValueError
+        return self
+
+
+# ---------------------------------------------------------------- older formats
 
 
 def _from_1(manifest: dict[str, Any]) -> dict[str, Any]:

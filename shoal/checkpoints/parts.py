@@ -15,6 +15,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.base.files import plain_file
 from shoal.checkpoints.manifest import DamageError
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ _KINDS = {
 }  # fmt: skip
 """How torch and safetensors call the same dtype."""
 
+_LONGEST_HEADER = 100_000_000
+"""Bytes, as in safetensors' own reader."""
+
 
 # ---------------------------------------------------------------- writing
 
@@ -35,7 +39,7 @@ _KINDS = {
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """Write a new safetensors file, flushed to the disk. Returns its entry in the manifest."""
     digest, size = hashlib.sha256(), 0
-    with open(path, "xb") as file:
+    with open(path, "xb", opener=plain_file) as file:
         for piece in _pieces(tensors):
             digest.update(piece)
             size += file.write(piece)
@@ -76,6 +80,8 @@ def _pieces(tensors: dict[str, Tensor]) -> Iterator[bytes | memoryview]:
 def read_tensors(file: BufferedReader, name: str, entry: dict[str, Any]) -> dict[str, Tensor]:
     """The tensors of a file, checked and in memory of their own."""
     _check_size(file, name, entry)
+    if entry["size"] > _memory():
+        raise DamageError(f"{name} has {entry['size']:,} bytes, more than this machine's memory")
     raw = bytearray(entry["size"])
     file.readinto(raw)
     _check_sum(hashlib.sha256(raw).hexdigest(), name, entry)
@@ -95,9 +101,25 @@ def check(file: BufferedReader, name: str, entry: dict[str, Any]) -> None:
 
 
 def _check_size(file: BufferedReader, name: str, entry: dict[str, Any]) -> None:
+    """Also against its tensors: before anything large is read or reserved."""
     size = os.fstat(file.fileno()).st_size
     if size != entry["size"]:
         raise DamageError(f"{name} has {size:,} bytes instead of {entry['size']:,}")
+    header = int.from_bytes(file.read(8), "little")
+    file.seek(0)
+    needed = 8 + header + sum(math.prod(each["shape"]) * _itemsize(each["dtype"]) for each in entry["tensors"].values())
+    if size != needed or header > _LONGEST_HEADER:
+        raise DamageError(f"{name} is no safetensors file: it has {size:,} bytes, and its tensors need {needed:,}")
+
+
+def _itemsize(dtype: str) -> int:
+    import torch
+
+    return getattr(torch, dtype).itemsize if dtype in _KINDS else 0
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _check_sum(sha256: str, name: str, entry: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ class Remover:
         path = self._named("new", version)
         _in_work.add(path)
         try:
-            path.mkdir()
+            path.mkdir(0o700)
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
@@ -41,17 +41,17 @@ class Remover:
 
     def take_away(self, path: Path) -> None:
         """Remove a checkpoint; whoever reads it reads on, and its files go when that has ended."""
-        if path.exists():
+        if os.path.lexists(path):
             with sole(path) as nobody_reads:
                 self.discard(path, keep_files=not nobody_reads)
 
     def discard(self, path: Path, keep_files: bool = False) -> None:
         """Take the name away, then the files."""
-        if path.exists():
+        if os.path.lexists(path):
             away = self._named("old", int(path.name.rpartition("-")[2]))
             os.rename(path, away)
             if not keep_files:
-                shutil.rmtree(away)
+                _remove(away)
 
     def clean(self) -> None:
         """Remove what processes left behind that died while they saved, and what was read when it had to go."""
@@ -60,7 +60,7 @@ class Remover:
             if match and match[1] == platform.node() and _is_over(int(match[2])) and path not in _in_work:
                 with contextlib.suppress(OSError), sole(path) as nobody_reads:
                     if nobody_reads:
-                        shutil.rmtree(path)
+                        _remove(path)
         for path, process in self._tags.leftovers():
             if _is_over(process):
                 with contextlib.suppress(OSError):
@@ -68,6 +68,14 @@ class Remover:
 
     def _named(self, kind: str, version: int) -> Path:
         return self._folder / f".tmp-{platform.node()}-{os.getpid()}-{kind}-{version}-{next(_numbers)}"
+
+
+def _remove(path: Path) -> None:
+    """A checkpoint that somebody keeps elsewhere, and linked here, loses its link and no more."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _is_over(process: int) -> bool:

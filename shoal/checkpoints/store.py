@@ -9,16 +9,25 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.base.errors import InputError, ShoalError
-from shoal.base.files import check_name, list_folder, sync_folder
+from shoal.base.files import (
+    as_typed,
+    check_name,
+    list_folder,
+    make_folder,
+    plain_file,
+    sync_folder,
+)
 from shoal.base.table import did_you_mean
 from shoal.checkpoints import manifest as manifests
-from shoal.checkpoints.checkpoint import Checkpoint, read_manifest, reading
+from shoal.checkpoints.checkpoint import Checkpoint, Skipped, read_manifest, reading
 from shoal.checkpoints.holds import Held, RemovedError, sole
+from shoal.checkpoints.identity import known_identity, make_identity
 from shoal.checkpoints.manifest import MANIFEST, STATE, DamageError
 from shoal.checkpoints.parts import check, read_tensors, write_tensors
 from shoal.checkpoints.removing import Remover
@@ -59,7 +68,7 @@ class CheckpointStore:
                 self._write(temporary, version, files, meta)
                 self._place(temporary, final)
         except OSError as error:
-            cause = f"{self.folder} cannot be written ({error.strerror})"
+            cause = f"{as_typed(self.folder)} cannot be written ({error.strerror})"
             raise ShoalError(
                 f"checkpoint {version}: {cause}: make room; the checkpoints before it are whole"
             ) from error
@@ -68,13 +77,16 @@ class CheckpointStore:
 
     def _make_folder(self) -> None:
         if not self.folder.is_dir():
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             sync_folder(self.folder.parent)
 
     def _write(self, folder: Path, version: int, files: dict[str, dict[str, Tensor]], meta: dict[str, Any]) -> None:
         entries = {name: write_tensors(folder / name, tensors) for name, tensors in files.items()}
-        with open(folder / MANIFEST, "xb") as file:
-            file.write(manifests.render(manifests.build(version, meta, entries)))
+        run = known_identity(self.folder) or make_identity(
+            self.folder, (self._peek(older).get("run", "") for older in reversed(self.versions()))
+        )
+        with open(folder / MANIFEST, "xb", opener=plain_file) as file:
+            file.write(manifests.render(manifests.build(version, meta, entries, run)))
             file.flush()
             os.fsync(file.fileno())
         sync_folder(folder)
@@ -82,7 +94,7 @@ class CheckpointStore:
     def _place(self, temporary: Path, final: Path) -> None:
         """Give a whole checkpoint its name. One that has the name already can be read under another until then."""
         replaced = _replaced(final)
-        if final.exists():
+        if os.path.lexists(final):
             self._remover.take_away(replaced)
             os.rename(final, replaced)
         os.rename(temporary, final)
@@ -98,7 +110,7 @@ class CheckpointStore:
             self._remover.clean()
         except OSError as error:
             raise ShoalError(
-                f"checkpoint {saved} is saved, but {self.folder} cannot be tidied up ({error.strerror}): look at the disk"
+                f"checkpoint {saved} is saved, but {as_typed(self.folder)} cannot be tidied up ({error.strerror}): look at the disk"
             ) from error
 
     def _restore_replaced(self) -> None:
@@ -139,7 +151,7 @@ class CheckpointStore:
                 self._remover.take_away(self._final(newer))
         except OSError as error:
             raise ShoalError(
-                f"checkpoints after {version} cannot be removed from {self.folder} ({error.strerror}): look at the disk"
+                f"checkpoints after {version} cannot be removed from {as_typed(self.folder)} ({error.strerror}): look at the disk"
             ) from error
         return lost
 
@@ -171,7 +183,8 @@ class CheckpointStore:
 
     def versions(self) -> list[int]:
         """Every version that is there, whole or not, oldest first."""
-        return sorted({int(match[1]) for path in list_folder(self.folder) if (match := _VERSION.fullmatch(path.name))})
+        found = ((path, _VERSION.fullmatch(path.name)) for path in list_folder(self.folder))
+        return sorted({int(match[1]) for path, match in found if match and path.is_dir()})
 
     @contextlib.contextmanager
     def hold(self, version: int) -> Iterator[Held]:
@@ -193,27 +206,30 @@ class CheckpointStore:
         raise RemovedError
 
     def latest(self) -> Checkpoint:
-        """The newest whole checkpoint; what was passed over on the way is in `skipped`."""
+        """The newest checkpoint of which every file is whole, to go on from; what was passed over on the way is in `skipped`."""
+        return self._newest(self._read_whole)
+
+    def _newest(self, read: Callable[[int], Checkpoint]) -> Checkpoint:
         while True:
             there = self.versions()
-            skipped: list[tuple[int, str]] = []
+            skipped: list[Skipped] = []
             for version in reversed(there):
                 try:
-                    return self._read(version, skipped)
+                    return replace(read(version), skipped=skipped)
                 except DamageError as damage:
-                    skipped.append((version, str(damage)))
+                    skipped.append(Skipped(version, str(damage), self._peek(version)["meta"].get("steps")))
                 except RemovedError:  # the run went on, and removes what we were about to read
                     continue
             if there == self.versions():
                 raise self._none_whole(skipped)
 
     def load(self, which: str | int) -> Checkpoint:
-        """The newest whole checkpoint (`latest`), or the one of that tag or version."""
+        """The newest with a whole state (`latest`), or the one of that tag or version."""
         if which == LATEST:
-            return self.latest()
+            return self._newest(self._read)
         version = self._tagged_as(which) if isinstance(which, str) else which
         try:
-            return self._read(version, [])
+            return self._read(version)
         except RemovedError:
             raise self._missing(version) from None
         except DamageError as damage:
@@ -223,28 +239,51 @@ class CheckpointStore:
         try:
             return self._tags.version(check_tag(name))
         except FileNotFoundError:
-            raise InputError(f"there is no tag '{name}' in {self.folder}; {self._available(name)}") from None
+            raise InputError(f"there is no tag '{name}' in {as_typed(self.folder)}; {self._available(name)}") from None
         except DamageError as damage:
             raise InputError(
-                f"the tag '{name}' is damaged: {self.folder}: {damage}: set it anew, or remove it"
+                f"the tag '{name}' is damaged: {as_typed(self.folder)}: {damage}: set it anew, or remove it"
             ) from None
 
-    def _read(self, version: int, skipped: list[tuple[int, str]]) -> Checkpoint:
+    def _read(self, version: int) -> Checkpoint:
         with contextlib.closing(self._hold(version)) as held:
-            manifest = read_manifest(held, version)
+            manifest = self._manifest(held, version)
             with reading(STATE), held.open(STATE) as file:
                 tensors = read_tensors(file, STATE, manifest["files"][STATE])
-            return Checkpoint(version, tensors, manifest, held.path, skipped)
+            return Checkpoint(version, tensors, manifest, held.path)
+
+    def _read_whole(self, version: int) -> Checkpoint:
+        with contextlib.closing(self._hold(version)) as held:
+            self._check_files(held, self._manifest(held, version), but=STATE)
+            return self._read(version)
+
+    def _manifest(self, held: Held, version: int) -> dict[str, Any]:
+        """Checked, and of this run: one of another may fit as well, and would be taken for what was learned here."""
+        manifest = read_manifest(held, version)
+        run = known_identity(self.folder)
+        if run and manifest.get("run", run) != run:
+            raise DamageError(f"{MANIFEST} is of another run: it was copied here")
+        return manifest
+
+    def _peek(self, version: int) -> dict[str, Any]:
+        """Its manifest, as far as it can be read."""
+        with contextlib.suppress(InputError, DamageError), self.hold(version) as held:
+            return read_manifest(held, version)
+        return {"meta": {}}
+
+    def _check_files(self, held: Held, manifest: dict[str, Any], but: str = "") -> None:
+        for name, entry in manifest["files"].items():
+            if name != but:
+                with reading(name), held.open(name) as file:
+                    check(file, name, entry)
 
     def inspect(self, version: int) -> tuple[dict[str, Any] | None, str | None]:
         """The manifest of a version, if it can be read, and what is wrong with any of its files. Reads every bit of it."""
         manifest = None
         try:
             with contextlib.closing(self._hold(version)) as held:
-                manifest = read_manifest(held, version)
-                for name, entry in manifest["files"].items():
-                    with reading(name), held.open(name) as file:
-                        check(file, name, entry)
+                manifest = self._manifest(held, version)
+                self._check_files(held, manifest)
         except RemovedError:
             return None, "it was removed meanwhile"
         except (DamageError, InputError) as damage:
@@ -262,17 +301,17 @@ class CheckpointStore:
     # ---------------------------------------------------------------- what is said
 
     def _missing(self, version: int) -> InputError:
-        return InputError(f"there is no checkpoint {version} in {self.folder}; {self._available()}")
+        return InputError(f"there is no checkpoint {version} in {as_typed(self.folder)}; {self._available()}")
 
     def _damaged(self, version: int, damage: DamageError) -> InputError:
         others = self._available(but=version)
-        return InputError(f"checkpoint {version} is damaged: {self.path(version)}: {damage}; {others}")
+        return InputError(f"checkpoint {version} is damaged: {as_typed(self.path(version))}: {damage}; {others}")
 
-    def _none_whole(self, skipped: list[tuple[int, str]]) -> InputError:
+    def _none_whole(self, skipped: list[Skipped]) -> InputError:
         if not skipped:
-            return InputError(f"there is no checkpoint in {self.folder}: the run ended before its first")
-        reasons = "; ".join(f"{version}: {reason}" for version, reason in skipped)
-        return InputError(f"no checkpoint in {self.folder} is whole: restore one or train anew ({reasons})")
+            return InputError(f"there is no checkpoint in {as_typed(self.folder)}: the run ended before its first")
+        reasons = "; ".join(f"{each.version}: {each.damage}" for each in skipped)
+        return InputError(f"no checkpoint in {as_typed(self.folder)} is whole: restore one or train anew ({reasons})")
 
     def _available(self, word: str = "", but: int | None = None) -> str:
         return _available(word, (version for version in self.versions() if version != but), self._tags.names())

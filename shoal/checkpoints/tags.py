@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from shoal.base.errors import InputError, ShoalError
-from shoal.base.files import NAME, check_name, list_folder, sync_folder, write_atomic
+from shoal.base.files import NAME, as_typed, check_name, list_folder, make_folder, read_small, sync_folder, write_atomic
 from shoal.base.table import did_you_mean
 from shoal.checkpoints.manifest import DamageError, checksum, proven, render
 
@@ -54,26 +54,30 @@ class Tags:
         """What a tag means."""
         path = f"tags/{name}"
         try:
-            tag = proven((self.folder / name).read_bytes(), path)
+            tag = proven(read_small(self.folder / name), path)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise DamageError(f"{path} cannot be read ({error.strerror})") from None
-        if tag["name"] != name:
-            raise DamageError(f"{path} is that of '{tag['name']}': the file was renamed")
-        return int(tag["version"])
+        match tag:
+            case {"name": str(named), "version": int(version)}:
+                if named != name:
+                    raise DamageError(f"{path} is that of '{named}': the file was renamed")
+                return version
+        raise DamageError(f"{path} names no version")
 
     def write(self, name: str, version: int) -> None:
         """Give `version` the name, whoever had it before."""
         tag = {"name": name, "version": version}
         try:
             if not self.folder.is_dir():
-                self.folder.mkdir(exist_ok=True)
+                make_folder(self.folder)
                 sync_folder(self.folder.parent)
             write_atomic(self.folder / name, render({**tag, "checksum": checksum(tag)}))
         except OSError as error:
             raise ShoalError(
-                f"the tag '{name}' cannot be written to {self.folder} ({error.strerror}): make room; checkpoints are whole"
+                f"the tag '{name}' cannot be written to {as_typed(self.folder)} ({error.strerror}): make room; "
+                "checkpoints are whole"
             ) from error
 
     def remove(self, name: str) -> None:
@@ -85,7 +89,7 @@ class Tags:
             raise InputError(f"there is no tag '{name}'; {did_you_mean(name, self.names())}") from None
         except OSError as error:
             raise ShoalError(
-                f"the tag '{name}' cannot be removed from {self.folder} ({error.strerror}): look at the disk"
+                f"the tag '{name}' cannot be removed from {as_typed(self.folder)} ({error.strerror}): look at the disk"
             ) from error
 
     def leftovers(self) -> list[tuple[Path, int]]:

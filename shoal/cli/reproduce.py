@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from shoal.base.errors import EXIT_INTERRUPTED, ShoalError
-from shoal.base.files import check_name
+from shoal.base.files import as_typed, check_name
 from shoal.base.importing import importing
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def _report(planned: Plan, done: Reproduction) -> None:
     folder, rows = done.outcome.folder, len(planned.rows)
     names = f"{planned.folder.name} and {folder.parent.name}/{folder.name}"
     if not done.exact:
-        print(f"not compared: {planned.folder.name} is no exact run, so its numbers differ each time; see {folder}")
+        print(
+            f"not compared: {planned.folder.name} is no exact run, so its numbers differ each time; see {as_typed(folder)}"
+        )
         return
     if done.difference is not None:
         late = planned.resumed is not None and done.difference.update > planned.resumed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from shoal.base.files import as_typed
 from shoal.base.importing import importing
 
 
@@ -16,7 +17,7 @@ def run(run: str, overrides: list[str], *, episodes: int, video: bool, stochasti
     scores, folder = rollout(run, overrides=overrides, episodes=episodes, video=video, stochastic=stochastic, **options)
     length = sum(scores.lengths) / len(scores.lengths)
     how = "stochastic" if stochastic else "greedy"
-    print(f"{episodes} {how} episodes of {length:.1f} steps, mean return {scores.mean:.2f}, in {folder}")
+    print(f"{episodes} {how} episodes of {length:.1f} steps, mean return {scores.mean:.2f}, in {as_typed(folder)}")
     print(_contents(folder, video=video))
 
 

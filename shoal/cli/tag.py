@@ -22,7 +22,7 @@ def run(run: str, name: str, *, checkpoint: str, remove: bool) -> None:
         print(f"{folder.name}: no checkpoint is '{name}' any more")
         return
     found = store.load(parse_which(checkpoint, store.versions(), store.tags()))
-    for version, damage in found.skipped:
+    for version, damage, _ in found.skipped:
         raise InputError(
             f"checkpoint {version} of {folder.path} is damaged ({damage}): try --checkpoint {found.version}"
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.base.duration import format_duration
 from shoal.base.errors import EXIT_INTERRUPTED, InputError
-from shoal.base.files import check_name
+from shoal.base.files import as_typed, check_name
 from shoal.base.importing import importing
 from shoal.cli.output import command
 from shoal.recipes import find
@@ -51,7 +51,8 @@ def run(
     else:
         outcome = train.train(experiment, trial=trial, on=on, cluster=train.Cluster(**cluster))
     if cluster["detach"]:
-        print(f"left to the cluster: {outcome.folder}    stay with it: {command()} attach {outcome.folder}")
+        folder = as_typed(outcome.folder)
+        print(f"left to the cluster: {folder}    stay with it: {command()} attach {folder}")
         return
     where = f" --on {on}" + (f" --address {cluster['address']}" if cluster["address"] else "") if on != "local" else ""
     _say(outcome, recipe + where)
@@ -66,7 +67,7 @@ def attach(run: str, address: str | None) -> None:
     from shoal.runs.run import Cluster
 
     outcome = driver.attach(run, Cluster(address))
-    _say(outcome, f"{outcome.folder / 'config.yaml'} --on ray --address {address or 'auto'}")
+    _say(outcome, f"{as_typed(outcome.folder) / 'config.yaml'} --on ray --address {address or 'auto'}")
 
 
 def _check_cluster(on: str, cluster: dict[str, Any]) -> None:
@@ -85,7 +86,8 @@ def _say(outcome: Outcome, recipe: str) -> None:
     print(
         f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}"
     )
-    print(f"results: {outcome.folder}    evaluate: {command()} evaluate {outcome.folder}")
+    folder = as_typed(outcome.folder)
+    print(f"results: {folder}    evaluate: {command()} evaluate {folder}")
     if outcome.interrupted:
         print(f"go on:   {command()} train {recipe} --trial {outcome.folder.name} --resume")
         sys.exit(EXIT_INTERRUPTED)

@@ -8,6 +8,7 @@ environments) and `native` (a batch).
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -92,7 +93,8 @@ def _is_registered(env_id: str) -> bool:
 def _spec(config: EnvConfig) -> EnvSpec:
     module, _, name = config.id.rpartition(":")
     if name.startswith(ATARI) and not module:
-        module = "ale_py"
+        with _explained(config, "env.id"):
+            importlib.import_module("ale_py")
     if module:
         with _explained(config, "env.id"):  # importing the module registers its environments
             import_target(f"{module}:__name__", key="env.id")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import numpy as np
 
 from shoal.api.env import Env
 from shoal.base.errors import InputError
+from shoal.base.files import make_folder, write_atomic
 from shoal.envs.curriculum import StagedEnv
 from shoal.evaluation.video import Video, require_video
 
@@ -34,7 +36,7 @@ class Clip:
     """One film: `<version>.mp4`, and `<version>.gif` for whoever cannot show videos."""
 
     def __init__(self, folder: Path, env: Env, version: int) -> None:
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         self._env, self._version = env, version
         self._video = Video(folder / f"{version:010d}.mp4", fps=FPS)
         self._small: list[np.ndarray] = []
@@ -61,8 +63,9 @@ class Clip:
 
         self._video.close()
         first, *others = [Image.fromarray(image) for image in self._small]
-        gif = self._video.path.with_suffix(".gif")
-        first.save(gif, save_all=True, append_images=others, duration=1000 * STRIDE // FPS, loop=0)
+        gif = io.BytesIO()
+        first.save(gif, "gif", save_all=True, append_images=others, duration=1000 * STRIDE // FPS, loop=0)
+        write_atomic(self._video.path.with_suffix(".gif"), gif.getvalue())
         return self._video.path.name
 
     def drop(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from shoal.base.errors import InputError
-from shoal.base.files import write_atomic
+from shoal.base.files import make_folder, write_atomic
 from shoal.evaluation.recorder import Record
 
 FORMAT = 1
@@ -28,7 +28,7 @@ class EpisodeFiles:
         self.folder, self._seed, self._scored = folder, seed, scored
         self._rows: dict[int, dict[str, Any]] = {}
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             for pattern in (SUMMARY, TABLE, "episode-*.npz", "episode-*.mp4"):
                 for old in folder.glob(pattern):
                     old.unlink()

@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from shoal.base.errors import InputError
+from shoal.base.files import plain_file
 
 Array = np.ndarray
 
@@ -83,6 +84,7 @@ class Video:
 
     def _open(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
+        os.close(plain_file(self._temporary, os.O_WRONLY | os.O_CREAT))  # for its owner alone
         self._container = self._av.open(str(self._temporary), "w", format="mp4", options=CONTAINER)
         self._stream = self._container.add_stream("libx264", rate=self._rate, options=OPTIONS)
         self._stream.height, self._stream.width, self._stream.pix_fmt = shape[0], shape[1], "yuv420p"

@@ -20,6 +20,8 @@ PR_SET_PDEATHSIG = 1
 PATIENCE, LOOK = 60.0, 0.5
 """Seconds that a start may take, imports included, and between two looks at whether the fork server was stopped."""
 
+SAFE_PATH, OURS = "PYTHONSAFEPATH", "shoal"
+
 
 def context() -> ForkServerContext:
     """Where processes come from."""
@@ -34,12 +36,26 @@ def warm() -> None:
     It is deaf to SIGTERM, which may reach all processes of a run: the launcher decides what that means, and needs them for it.
     """
     context()
-    resource_tracker.ensure_running()  # first: it unblocks what is blocked here
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    with _without_current_folder():
+        resource_tracker.ensure_running()  # first: it unblocks what is blocked here
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _without_current_folder() -> Iterator[None]:
+    """What starts here looks into the current folder for no library, as `python -c` would. `preload` takes the variable back."""
+    if SAFE_PATH in os.environ:
+        yield
+        return
+    os.environ[SAFE_PATH] = OURS
     try:
-        forkserver.ensure_running()
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        del os.environ[SAFE_PATH]
 
 
 @contextlib.contextmanager

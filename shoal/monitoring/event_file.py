@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shoal.base.files import make_folder, plain_file
+
 if TYPE_CHECKING:
     from tensorboard.compat.proto.event_pb2 import Event
 
@@ -23,10 +25,10 @@ class EventFile:
     def __init__(self, folder: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
 
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         now = time.time_ns()
         name = f"events.out.tfevents.{now // 10**9:010d}.{platform.node()}.{os.getpid()}.{now % 10**9:09d}"
-        self._file = open(folder / name, "xb")  # noqa: SIM115
+        self._file = open(folder / name, "xb", opener=plain_file)  # noqa: SIM115
         self.add(Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def add(self, event: Event) -> None:

@@ -11,7 +11,11 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from shoal.base.files import write_atomic
+from shoal.base.errors import ShoalError
+from shoal.base.files import plain_file, write_atomic
+
+LONGEST = 16 << 20
+"""Bytes of a line; what has more in one is no file of ours."""
 
 
 def encode_line(row: dict[str, Any]) -> bytes:
@@ -40,18 +44,21 @@ def _finite(value: Any) -> Any:
 
 def append_line(path: Path, row: dict[str, Any]) -> None:
     """Add one line in one write, so that several processes may append to one file."""
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        os.write(handle, encode_line(row))
-    finally:
-        os.close(handle)
+        handle = plain_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(handle, encode_line(row))
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise ShoalError(f"{path} cannot be written ({error.strerror}): make room, or remove what is there") from error
 
 
 def mend(path: Path) -> None:
     """Make `path` end with a whole line. Only for whoever is the one writer of the file."""
     if not path.exists() or path.stat().st_size == 0:
         return
-    with open(path, "rb+") as file:
+    with open(path, "rb+", opener=plain_file) as file:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
             end = view.rfind(b"\n") + 1
             tail = view[end:]
@@ -66,7 +73,8 @@ def drop_later(path: Path, step: int) -> None:
     """Forget rows beyond `step`: a run resumed there will write them again."""
     if not path.exists():
         return
-    lines = path.read_bytes().splitlines(keepends=True)
+    with open(path, "rb", opener=plain_file) as file:
+        lines = file.read().splitlines(keepends=True)
     kept = [line for line in lines if (row := _parse(line)) is not None and row.get("step", 0) <= step]
     if len(kept) < len(lines):
         write_atomic(path, b"".join(kept))
@@ -74,15 +82,21 @@ def drop_later(path: Path, step: int) -> None:
 
 def newest_first(path: Path, block: int = 65536) -> Iterator[dict[str, Any]]:
     """The rows from the last to the first, read only as far as asked; a torn end is passed over, a missing file is empty."""
-    if not path.exists():
+    try:
+        file = open(path, "rb", opener=plain_file)  # noqa: SIM115
+    except FileNotFoundError:
         return
-    with open(path, "rb") as file:
+    except OSError as error:
+        raise ShoalError(f"{path} cannot be read ({error.strerror}): restore it or remove it") from None
+    with file:
         end, rest = file.seek(0, os.SEEK_END), b""
         while end > 0:
             begin = max(0, end - block)
             file.seek(begin)
             first, *lines = (file.read(end - begin) + rest).split(b"\n")
             lines, rest, end = (lines, first, begin) if begin else ([first, *lines], b"", 0)
+            if len(rest) > LONGEST:
+                raise ShoalError(f"{path} has a line of more than {LONGEST >> 20} MB: restore it or remove it")
             yield from (row for line in reversed(lines) if (row := _parse(line)) is not None)
 
 

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from shoal.base.files import make_folder, plain_file
+
 LOG = logging.getLogger("shoal")
+LONGEST = 20_000
+"""Characters of one message and its traceback, half of them its end: an error may hold megabytes of text."""
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Beginning and end of a text that is too long."""
+    half = longest // 2
+    return (
+        text if len(text) <= longest else f"{text[:half]} ... [{len(text) - 2 * half:,} characters] ... {text[-half:]}"
+    )
+
+
+class _LogFile(logging.FileHandler):
+    def _open(self) -> io.TextIOWrapper:
+        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=plain_file)  # type: ignore[return-value]
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shortened(super().format(record))
 
 
 @contextmanager
 def log_to(folder: Path, name: str) -> Iterator[None]:
     """While entered, `LOG` goes to a file; an exception that passes through leaves its traceback there."""
-    folder.mkdir(exist_ok=True)
-    handler = logging.FileHandler(folder / f"{name}.log", encoding="utf-8")
+    make_folder(folder)
+    handler = _LogFile(folder / f"{name}.log", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = LOG.level
     LOG.addHandler(handler)

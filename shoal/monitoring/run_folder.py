@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from datetime import datetime
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from shoal.base.errors import InputError, ShoalError
-from shoal.base.files import check_name, write_atomic
+from shoal.base.files import as_typed, check_name, make_folder, plain_file, read_small, write_atomic
 from shoal.base.table import did_you_mean
 from shoal.monitoring.jsonl import append_line, mend, newest_first
+from shoal.monitoring.logs import shortened
 from shoal.monitoring.trial_name import propose_name
 
 DEFAULT_ROOT = Path("runs")
@@ -33,10 +35,10 @@ class RunFolder:
             check_name("--trial", trial)
         parent = root / check_name("name", experiment_name)
         try:
-            parent.mkdir(parents=True, exist_ok=True)
+            make_folder(parent)
             path = _make_unique(parent) if trial is None else _make_new(parent / trial)
         except OSError as error:
-            raise InputError(f"no run folder can be made in {parent}: {error.strerror}") from None
+            raise InputError(f"no run folder can be made in {as_typed(parent)}: {error.strerror}") from None
         return cls(path)
 
     @classmethod
@@ -45,7 +47,9 @@ class RunFolder:
         parent = root / check_name("name", experiment)
         path = parent / check_name("--trial", trial)
         if not path.is_dir():
-            raise InputError(f"there is no trial '{trial}' in {parent}; {did_you_mean(trial, _folders(parent))}")
+            raise InputError(
+                f"there is no trial '{trial}' in {as_typed(parent)}; {did_you_mean(trial, _folders(parent))}"
+            )
         return cls(path)
 
     @classmethod
@@ -162,12 +166,13 @@ class RunFolder:
         from shoal.base.config import load_layers
 
         if not self.config.is_file():
-            raise InputError(f"{self.path} is no run folder: it has no {self.config.name}")
-        return load_layers(self.config, overrides or [])
+            raise InputError(f"{as_typed(self.path)} is no run folder: it has no {self.config.name}")
+        return load_layers(self.config, overrides or [], saved=True)
 
     def event(self, kind: str, **fields: Any) -> None:
         """Note that something happened, with the time of day. Any process of the run may."""
-        append_line(self.events, {"time": wall_time(), "kind": kind, **fields})
+        short = {key: shortened(value) if isinstance(value, str) else value for key, value in fields.items()}
+        append_line(self.events, {"time": wall_time(), "kind": kind, **short})
 
     def read_events(self) -> list[dict[str, Any]]:
         """All that happened, oldest first."""
@@ -179,13 +184,15 @@ class RunFolder:
         """Claim the folder for this process. The kernel lets go when the process dies, however it dies."""
         path = self.path / ".lock"
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = plain_file(path, os.O_RDWR | os.O_CREAT)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
-            raise InputError(f"{self.path} is being trained by process {self.owner}: wait for it, or stop it") from None
+            raise InputError(
+                f"{as_typed(self.path)} is being trained by process {self.owner}: wait for it, or stop it"
+            ) from None
         except OSError as error:
-            raise ShoalError(f"{path} cannot be locked ({error.strerror}): keep runs where it can") from None
+            raise ShoalError(f"{as_typed(path)} cannot be locked ({error.strerror}): keep runs where it can") from None
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         self._lock = handle
@@ -194,8 +201,19 @@ class RunFolder:
     @property
     def owner(self) -> str:
         """The number of the process that trains here, or did so last."""
-        path = self.path / ".lock"
-        return (path.read_text().strip() if path.exists() else "") or "(not known yet)"
+        with contextlib.suppress(OSError):
+            if number := read_small(self.path / ".lock").decode(errors="replace").strip():
+                return number
+        return "(not known yet)"
+
+    @property
+    def locked(self) -> bool:
+        """A process of this machine trains here. Read from the kernel's list: whoever tries the lock may keep a trainer from it."""
+        with contextlib.suppress(OSError):
+            inode = (self.path / ".lock").lstat().st_ino
+            locks = (line.split() for line in Path("/proc/locks").read_text().splitlines())
+            return any(lock[4] == self.owner and lock[5].endswith(f":{inode}") for lock in locks if lock[1] == "FLOCK")
+        return False
 
     def unlock(self) -> None:
         """Let the next one train here."""
@@ -212,9 +230,11 @@ def wall_time() -> str:
 
 def _make_new(path: Path) -> Path:
     try:
-        path.mkdir()
+        path.mkdir(0o700)
     except FileExistsError:
-        raise InputError(f"{path} exists already: continue it with --resume, or choose another --trial") from None
+        raise InputError(
+            f"{as_typed(path)} exists already: continue it with --resume, or choose another --trial"
+        ) from None
     return path
 
 
@@ -222,11 +242,11 @@ def _make_unique(parent: Path) -> Path:
     for _ in range(1000):
         path = parent / propose_name()
         try:
-            path.mkdir()
+            path.mkdir(0o700)
         except FileExistsError:  # taken, perhaps by a process that started with us
             continue
         return path
-    raise InputError(f"{parent} is full of trials: name this one with --trial")
+    raise InputError(f"{as_typed(parent)} is full of trials: name this one with --trial")
 
 
 def _folders(parent: Path) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shoal.base.errors import ShoalError
+from shoal.base.files import plain_file
 from shoal.monitoring.event_file import EventFile
 from shoal.monitoring.jsonl import drop_later, encode_line, mend
 
@@ -35,11 +36,14 @@ class JsonlSink:
     """
 
     def __init__(self, path: Path, resume_step: int | None = None) -> None:
-        mend(path)
-        if resume_step is not None:
-            drop_later(path, resume_step)
         self._path = path
-        self._file = open(path, "ab")  # noqa: SIM115
+        try:
+            mend(path)
+            if resume_step is not None:
+                drop_later(path, resume_step)
+            self._file = open(path, "ab", opener=plain_file)  # noqa: SIM115
+        except OSError as error:
+            raise _unwritable(path, error) from error
 
     def write(self, row: Row) -> None:
         """Append the row."""

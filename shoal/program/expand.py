@@ -14,6 +14,7 @@ from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.base.table import did_you_mean
 from shoal.checkpoints.store import CheckpointStore
+from shoal.checkpoints.tags import LATEST
 from shoal.models import resolved_model
 from shoal.monitoring.run_folder import RunFolder
 from shoal.program.env_facts import EnvFacts, inspect_env
@@ -132,5 +133,5 @@ def _find_source(source: str, name: str) -> Source:
     found = wanted or (name if name in program.learners else program.learners[0])
     if found not in program.learners:
         raise InputError(f"policies.{name}.from = '{source}': {did_you_mean(found, program.learners)}")
-    newest = CheckpointStore(folder.checkpoints).latest()
+    newest = CheckpointStore(folder.checkpoints).load(LATEST)
     return Source(program.policies[found], str(folder.checkpoints), newest.version)

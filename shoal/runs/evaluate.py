@@ -13,7 +13,9 @@ from shoal.api.evaluation import Scores
 from shoal.api.experiment import Experiment
 from shoal.api.program import Program
 from shoal.base.errors import InputError
+from shoal.base.files import as_typed
 from shoal.base.seeding import derive_seed
+from shoal.base.table import from_here
 from shoal.checkpoints.checkpoint import stage_of
 from shoal.checkpoints.store import CheckpointStore, parse_which
 from shoal.evaluation.seating import load_versions, make_evaluator
@@ -42,19 +44,20 @@ def load_run(
 ) -> Loaded:
     """A run, ready to be played. `overrides`: another environment, other opponents."""
     torch.set_num_threads(1)
-    folder = RunFolder.find(run, Path(root))
+    folder = RunFolder(RunFolder.find(run, Path(root)).path.absolute())  # an environment may go to another folder
     experiment = Experiment.parse(folder.read_config(overrides))
     store = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep)
     found = store.load(parse_which(checkpoint, store.versions(), store.tags()))
-    for version, damage in found.skipped:
+    for version, damage, _ in found.skipped:
         raise InputError(
-            f"checkpoint {version} of {folder.path} is damaged ({damage}): try --checkpoint {found.version}"
+            f"checkpoint {version} of {as_typed(folder.path)} is damaged ({damage}): try --checkpoint {found.version}"
         )
     program = expand(experiment)
     plans = Plans(program)
     return Loaded(folder, program, plans, load_versions(plans, found), found.version, stage_of(found))
 
 
+@from_here()
 def evaluate(
     run: str,
     *,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from shoal.api.experiment import ClusterConfig, Experiment
 from shoal.base.config import Named
+from shoal.base.files import as_typed
 from shoal.monitoring.run_facts import Learning, RunFacts
 from shoal.rollout.plans import algorithm_class
 
@@ -18,7 +19,7 @@ def run_facts(experiment: Experiment, folder: Path, *, here: bool = True) -> Run
         if policy.algorithm is not None
     }
     learning = _learning(experiment.algorithm, "algorithm")
-    return RunFacts(experiment.name, folder, experiment.stop, experiment.seed, learning, own, here=here)
+    return RunFacts(experiment.name, as_typed(folder), experiment.stop, experiment.seed, learning, own, here=here)
 
 
 def _learning(section: Named, at: str) -> Learning:

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
-from shoal.base.files import write_atomic
+from shoal.base.files import read_small, write_atomic
 from shoal.monitoring.run_folder import RunFolder, wall_time
 
 _PACKAGES = ("shoal", "torch", "numpy", "gymnasium")
@@ -26,18 +26,19 @@ _LIMIT = 1_000_000
 _GIT_SECONDS = 5.0
 
 
-def collect(command: list[str], seed: int, launcher: str) -> dict[str, Any]:
-    """Everything needed to ask, years later, what this run was, and to start it again."""
+def collect(command: list[str], seed: int, launcher: str, here: Path | None = None) -> dict[str, Any]:
+    """Everything needed to ask, years later, what this run was, and to start it again. `here`: where it was started."""
+    here = here or Path.cwd()
     return {
         "started": wall_time(),
         "command": command,
-        "folder": str(Path.cwd()),
+        "folder": str(here),
         "launcher": launcher,
         "seed": seed,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
         "packages": _packages(),
-        "git": describe_code(Path.cwd()),
-        "shoal_git": _describe_own_code(),
+        "git": describe_code(here),
+        "shoal_git": _describe_own_code(here),
         "machine": {
             "host": platform.node(),
             "system": platform.platform(),
@@ -49,9 +50,9 @@ def collect(command: list[str], seed: int, launcher: str) -> dict[str, Any]:
     }
 
 
-def write(folder: RunFolder, command: list[str], seed: int, launcher: str) -> None:
+def write(folder: RunFolder, command: list[str], seed: int, launcher: str, here: Path | None = None) -> None:
     """Keep what `collect` finds now; what an earlier start of the run found moves to `earlier`, oldest first."""
-    record = collect(command, seed, launcher)
+    record = collect(command, seed, launcher, here)
     if folder.provenance.exists():
         record["earlier"] = _earlier(folder.provenance, record["git"])
     write_atomic(folder.provenance, json.dumps(record, indent=2) + "\n")
@@ -60,7 +61,7 @@ def write(folder: RunFolder, command: list[str], seed: int, launcher: str) -> No
 def read(folder: RunFolder) -> list[dict[str, Any]]:
     """The records of all starts of a run, oldest first; none where the file is missing or damaged."""
     try:
-        last = json.loads(folder.provenance.read_bytes())
+        last = json.loads(read_small(folder.provenance))
     except (OSError, ValueError):
         return []
     return [*last.pop("earlier", []), last]
@@ -69,7 +70,7 @@ def read(folder: RunFolder) -> list[dict[str, Any]]:
 def _earlier(path: Path, git: dict[str, Any] | None) -> list[dict[str, Any]]:
     """The records so far, without repeating the description of code that is the same now."""
     try:
-        last = json.loads(path.read_bytes())
+        last = json.loads(read_small(path))
     except (OSError, ValueError):
         return [{"damaged": path.name}]
     if last.get("git") == git:
@@ -140,10 +141,10 @@ def describe_code(folder: Path) -> dict[str, Any] | None:
     }
 
 
-def _describe_own_code() -> dict[str, Any] | None:
+def _describe_own_code(here: Path) -> dict[str, Any] | None:
     """The repository that Shoal itself is used from, where that is another than the one around the run."""
     package = Path(__file__).resolve().parent.parent
-    if "site-packages" in package.parts or _repository(package) in (None, _repository(Path.cwd())):
+    if "site-packages" in package.parts or _repository(package) in (None, _repository(here)):
         return None
     return describe_code(package)
 

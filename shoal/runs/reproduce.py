@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from shoal.checkpoints.store import CheckpointStore
 from shoal.monitoring.jsonl import in_order, newest_first
 from shoal.monitoring.run_folder import RunFolder
 from shoal.runs import provenance
+from shoal.runs.cluster_file import read_address
 from shoal.runs.reproduction import Difference, changes, clocked, first_difference
 from shoal.runs.run import Cluster, Outcome
 from shoal.runs.status import ended
@@ -75,7 +75,7 @@ def plan(run: str, *, on: str | None = None, root: Path | str = "runs") -> Plan:
     if until is not None:
         stop = experiment.stop.model_dump() | {"updates": until, "seconds": StopConfig().seconds}
         experiment = Experiment.parse(experiment.model_dump() | {"stop": stop})
-    cluster = Cluster(_address(folder)) if launcher == "ray" else Cluster()
+    cluster = Cluster(read_address(folder)) if launcher == "ray" else Cluster()
     return Plan(folder, rows, experiment, launcher, cluster, until, _warnings(records, launcher), resumed)
 
 
@@ -143,13 +143,6 @@ def _launcher(records: list[dict[str, Any]]) -> str:
 def _first_resume(folder: RunFolder) -> int | None:
     starts = [event for event in newest_first(folder.events) if event.get("kind") == "start" and event.get("resumed")]
     return int(starts[-1]["version"]) if starts else None
-
-
-def _address(folder: RunFolder) -> str | None:
-    """Of the Ray that it ran on; None: one of its own."""
-    path = folder.path / "cluster.json"
-    address = json.loads(path.read_text())["address"] if path.is_file() else None
-    return None if address is None else str(address)
 
 
 def _warnings(records: list[dict[str, Any]], launcher: str) -> list[str]:

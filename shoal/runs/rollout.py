@@ -9,6 +9,7 @@ from typing import Any
 from shoal.api.env import Env
 from shoal.api.evaluation import Scores
 from shoal.base.seeding import derive_seed
+from shoal.base.table import from_here
 from shoal.evaluation.episode_files import EpisodeFiles
 from shoal.evaluation.episodes import copies_for
 from shoal.evaluation.film import Film
@@ -20,6 +21,7 @@ MAX_COPIES = 16
 """Env copies at most: open episodes are held in memory."""
 
 
+@from_here()
 def rollout(
     run: str,
     *,
@@ -33,6 +35,7 @@ def rollout(
     root: Path | str = "runs",
 ) -> tuple[Scores, Path]:
     """Play `episodes` and write them to `out`, by default into the run's folder; their scores, and where they lie."""
+    out = None if out is None else Path(out).absolute()
     loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root)
     watch = Watch(derive_seed(seed, "rollout"), copies_for(episodes, MAX_COPIES), explore=stochastic, render=video)
     scored = list(loaded.program.learners)
@@ -40,7 +43,7 @@ def rollout(
         evaluator = stack.enter_context(
             closing(make_evaluator(loaded.program, loaded.plans, loaded.mailboxes, episodes, watch, stage=loaded.stage))
         )
-        folder = Path(out) if out is not None else _folder(loaded, seed, stochastic=stochastic)
+        folder = out if out is not None else _folder(loaded, seed, stochastic=stochastic)
         files = EpisodeFiles(folder, seed=seed, scored=scored)
         film = None
         if video:

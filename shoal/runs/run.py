@@ -89,8 +89,9 @@ class Outcome:
 def run_in(
     folder: RunFolder, program: Program, start: Checkpoint | None, launcher: MakeLauncher, *,
     on: str, view: View | None, argv: list[str], notes: list[str], callbacks: Sequence[Callback] = (),
+    here: Path | None = None,
 ) -> Outcome:  # fmt: skip
-    """One run in its folder, with whatever launcher; `notes`: the first lines to say."""
+    """One run in its folder, with whatever launcher; `notes`: the first lines to say; `here`: where it was started."""
     with ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
@@ -98,7 +99,7 @@ def run_in(
         # Workers first: a checkpoint that does not fit must not cost the run its settings.
         workers = stack.enter_context(closing(launcher(program, start, folder)))
         folder.write_config(program.experiment.model_dump())
-        provenance.write(folder, argv, program.experiment.seed, on)
+        provenance.write(folder, argv, program.experiment.seed, on, here)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
         run = _Run(folder, program, workers, start, stack, view, callbacks)
         for note in notes:
@@ -162,8 +163,12 @@ class _Run:
             self.note("replay starts empty, and warms up again: the checkpoint does not hold what fits here")
         if not self._launcher.goes_on:
             self.note("open episodes begin anew: the checkpoint does not hold them as they were")
-        for version, damage in start.skipped:
-            self.note(f"checkpoint {version} is damaged and was passed over: {damage}")
+        for version, damage, steps in start.skipped:
+            lost = f"{version - start.version:,} updates" if steps is None else f"{steps - start.meta['steps']:,} steps"
+            self.note(
+                f"checkpoint {version} is damaged and was passed over: {damage}; "
+                f"the run goes on from version {start.version} and loses {lost}"
+            )
 
     def go(self) -> Outcome:
         """Run, save, say how it ended."""

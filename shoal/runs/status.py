@@ -7,12 +7,20 @@ from typing import Any
 from shoal.base.errors import ShoalError
 from shoal.monitoring.jsonl import newest_first
 from shoal.monitoring.run_folder import RunFolder
-from shoal.runs.panel import ask
+from shoal.runs.panel import NotRunningError, ask
 
 
 def obey(folder: RunFolder, order: str) -> dict[str, Any]:
     """Give a live run an order; what it refuses is an error."""
-    document = ask(folder, order)
+    try:
+        document = ask(folder, order)
+    except NotRunningError:
+        if folder.locked and ended(folder)["reason"] is None:
+            raise ShoalError(
+                f"{folder.name} is being trained by process {folder.owner} and cannot be asked, as {folder.control.name} is gone "
+                f"from its folder: `kill -INT {folder.owner}` ends it with a checkpoint"
+            ) from None
+        raise
     if "error" in document:
         raise ShoalError(f"{folder.name}: {document['error']}")
     return document

@@ -14,7 +14,7 @@ from shoal.api.experiment import ActorRange, Experiment
 from shoal.api.program import Program
 from shoal.api.worker import Heartbeat
 from shoal.base.errors import InputError
-from shoal.base.table import being_imported
+from shoal.base.table import being_imported, from_here
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
 from shoal.envs.registered import check_known
@@ -32,6 +32,7 @@ from shoal.runs.run import Cluster, Outcome, run_in
 LAUNCHERS = ("inline", "local", "ray")
 
 
+@from_here()
 def train(
     experiment: Experiment,
     *,
@@ -45,18 +46,20 @@ def train(
     """Start a run and train until a stop rule or a callback ends it. What cannot work is found before anything is written."""
     _prepare(on, callbacks)
     check_known(experiment.env, on)
+    root, here = Path(root).absolute(), Path.cwd()  # before any environment is made: it may go to another folder
     if on == "ray":
         from shoal.runs.ray import driver
 
-        return driver.train(experiment, cluster or Cluster(), trial=trial, root=Path(root), quiet=quiet)
+        return driver.train(experiment, cluster or Cluster(), trial=trial, root=root, quiet=quiet)
     if isinstance(experiment.placement.actors, ActorRange):
         raise InputError(f"placement.actors = {{min, max}} is for --on ray: give one number for --on {on}")
     found = _survey(experiment, on, quiet, place=on == "local")
     program, why = expand(found.experiment, exact=on == "inline", facts=found.facts), found.why
-    folder = RunFolder.create(Path(root), experiment.name, trial)
-    return _train(folder, program, None, on, quiet, callbacks, why)
+    folder = RunFolder.create(root, experiment.name, trial)
+    return _train(folder, program, None, on, quiet, callbacks, here, why)
 
 
+@from_here()
 def resume(
     name: str,
     trial: str,
@@ -70,7 +73,7 @@ def resume(
 ) -> Outcome:
     """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
     _prepare(on, callbacks)
-    folder = RunFolder.open(Path(root), name, trial)
+    folder, here = RunFolder.open(Path(root).absolute(), name, trial), Path.cwd()
     experiment = Experiment.parse(folder.read_config(overrides))
     check_known(experiment.env, on)
     if on == "ray":
@@ -79,7 +82,8 @@ def resume(
         return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
     facts = _survey(experiment, on, quiet, place=False).facts
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
-    return _train(folder, expand(experiment, exact=on == "inline", facts=facts), start, on, quiet, callbacks)
+    program = expand(experiment, exact=on == "inline", facts=facts)
+    return _train(folder, program, start, on, quiet, callbacks, here)
 
 
 def _survey(experiment: Experiment, on: str, quiet: bool, *, place: bool) -> Survey:
@@ -116,7 +120,7 @@ def _prepare(on: str, callbacks: Sequence[Callback]) -> None:
 
 def _train(
     folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, callbacks: Sequence[Callback],
-    why: str | None = None,
+    here: Path, why: str | None = None,
 ) -> Outcome:  # fmt: skip
     view = None if quiet else TerminalView(run_facts(program.experiment, folder.path))
 
@@ -125,7 +129,7 @@ def _train(
 
     notes = [*([why] if why else []), *unused_settings(program.experiment, on)]
     return run_in(
-        folder, program, start, launcher, on=on, view=view, argv=sys.argv, notes=notes, callbacks=callbacks
+        folder, program, start, launcher, on=on, view=view, argv=sys.argv, notes=notes, callbacks=callbacks, here=here,
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from shoal.api.program import RingShape
 from shoal.base.arrays import Layout
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.table import import_target
+from shoal.monitoring.logs import shortened
 from shoal.streams.primitives import Ring
 
 # ---------------------------------------------------------------- as bytes
@@ -116,7 +117,9 @@ class ControlEnd:
         """Worker: say what went wrong, before the process ends."""
         text = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
         trace = "".join(traceback.format_exception(error))
-        self._connection.send_bytes(pack(["failure", isinstance(error, InputError), text, trace]))
+        self._connection.send_bytes(
+            pack(["failure", isinstance(error, InputError), shortened(text, 1000), shortened(trace)])
+        )
 
     def take(self) -> Message | Failure | None:
         """Controller: the next message or failure; None if nothing waits."""

@@ -11,7 +11,7 @@ from shoal.base.arrays import Layout
 from shoal.base.duration import format_duration, parse_duration
 from shoal.base.errors import InputError
 from shoal.base.files import check_name, write_atomic
-from shoal.base.table import Table, import_target
+from shoal.base.table import Table, from_here, import_target
 from shoal.base.tree import tree_leaves, tree_map
 
 
@@ -55,6 +55,19 @@ def test_table() -> None:
     assert table.load("collections:OrderedDict").__name__ == "OrderedDict"
     with pytest.raises(InputError, match="model.name = 'pahth' is not known; did you mean 'path'"):
         table.load("pahth")
+
+
+def test_own_files_are_those_of_the_current_folder_or_of_where_a_run_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "away").mkdir()
+    (tmp_path / "seen.py").write_text("class Thing:\n    size = 3\n")
+    monkeypatch.chdir(tmp_path)
+    with from_here():
+        monkeypatch.chdir(tmp_path / "away")
+        assert import_target("seen.py:Thing", key="model.name").size == 3
+    with pytest.raises(InputError, match="there is no file 'seen.py'"):
+        import_target("seen.py:Thing", key="model.name")
 
 
 def test_own_file(tmp_path: Path) -> None:

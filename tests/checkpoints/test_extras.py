@@ -74,7 +74,7 @@ def test_a_damaged_extra_is_named_when_it_is_read_and_not_before(tmp_path: Path)
     raw = file.read_bytes()
     for changed, said in ((raw[:-1], "bytes instead of"), (raw[:-1] + b"!", "was changed"), (None, "cannot be read")):
         file.write_bytes(changed) if changed is not None else file.unlink()
-        found = store.latest()
+        found = store.load("latest")
         with pytest.raises(InputError, match=f"checkpoint 1 is damaged: .*replay.safetensors.*{said}"):
             found.extra("replay.safetensors")
         assert same(found.extra("actor-0.safetensors"), extras()["actor-0.safetensors"])
@@ -131,7 +131,7 @@ def test_a_file_that_was_forged_is_refused(tmp_path: Path, header: Any) -> None:
     store = CheckpointStore(tmp_path)
     path = store.save(1, {"w": torch.ones(1)}, {})
     text = json.dumps(header).encode()
-    raw = len(text).to_bytes(8, "little") + text + bytes(8)
+    raw = len(text).to_bytes(8, "little") + text + bytes(4)
     tensors = {"w": {"dtype": "float32", "shape": [1]}}
     entry = {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest(), "tensors": tensors}
     (path / "state.safetensors").write_bytes(raw)

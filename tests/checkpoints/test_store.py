@@ -171,7 +171,7 @@ def test_damaged_newer_ones_are_passed_over_and_named(tmp_path: Path) -> None:
     (tmp_path / "0000000003" / "manifest.json").unlink()
     found = store.latest()
     assert found.version == 2
-    assert [version for version, _ in found.skipped] == [4, 3]
+    assert [each.version for each in found.skipped] == [4, 3]
     assert "state.safetensors was changed" in found.skipped[0][1]
     assert "manifest.json cannot be read" in found.skipped[1][1]
 
@@ -246,7 +246,7 @@ def test_other_tensors_than_named_are_found(tmp_path: Path) -> None:
 
     store = CheckpointStore(tmp_path)
     path = store.save(1, tensors(), {})
-    state = safetensors.torch.save({"else": torch.zeros(2)})
+    state = safetensors.torch.save({f"other.{name}": tensor for name, tensor in tensors().items()})
     entry = {"size": len(state), "sha256": hashlib.sha256(state).hexdigest(), "tensors": describe(tensors())}
     (path / "state.safetensors").write_bytes(state)
     (path / "manifest.json").write_bytes(render(build(1, {}, {"state.safetensors": entry})))

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from shoal.monitoring.run_folder import RunFolder
+from shoal.runs.cluster_file import write_cluster
 from tests.cli.test_cli import shoal
 
 pytest.importorskip("ray", reason="the extra `cluster`")
@@ -67,11 +69,14 @@ def test_the_last_line_says_why_a_plan_does_not_fit(tmp_path: Path) -> None:
     assert json.loads(fits.stdout)["cluster"] == {"places": places, "no_place": {}}
 
 
-def test_a_run_that_said_how_it_ended_is_not_asked_for_through_its_cluster(tmp_path: Path) -> None:
+def test_a_run_that_said_how_it_ended_is_not_asked_for_through_its_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "ours")
     folder = tmp_path / "runs/cartpole/t"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text("env: {id: CartPole-v1}\n")
-    (folder / "cluster.json").write_text('{"address": "here", "actor": "cartpole/t"}')  # asking there would be an error
+    write_cluster(RunFolder(folder), "here", "cartpole/t")  # asking there would be an error
     (folder / "events.jsonl").write_text('{"kind": "start"}\n{"kind": "stop", "reason": "stopped by order"}\n')
     done = shoal("status", "cartpole/t", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -79,6 +84,27 @@ def test_a_run_that_said_how_it_ended_is_not_asked_for_through_its_cluster(tmp_p
     (folder / "events.jsonl").write_text('{"kind": "start"}\n')
     done = shoal("status", "cartpole/t", cwd=tmp_path)
     assert done.stderr.startswith("shoal: --address = 'here'")
+
+
+@pytest.mark.parametrize("token", ["", "theirs"])
+def test_the_ray_that_somebody_elses_folder_names_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    """It would get our token, and what it answers would be run."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", token)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
+    folder = tmp_path / "runs/cartpole/t"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("env: {id: CartPole-v1}\n")
+    (folder / "events.jsonl").write_text('{"kind": "start"}\n')
+    write_cluster(RunFolder(folder), "here", "cartpole/t")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "ours")
+    for order in ("status", "stop"):
+        done = shoal(order, "cartpole/t", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "was not written by who knows your token: if that Ray is yours, set RAY_ADDRESS=here" in done.stderr
+    monkeypatch.setenv("RAY_ADDRESS", "here")
+    assert shoal("status", "cartpole/t", cwd=tmp_path).stderr.startswith("shoal: --address = 'here'")
 
 
 def test_a_run_that_is_starting(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def trained(
 
 
 def weights(run: Path) -> dict[str, bytes]:
-    newest = max((run / "checkpoints").iterdir())
+    newest = max((run / "checkpoints").glob("0*"))
     return {name: array.tobytes() for name, array in safetensors.numpy.load_file(newest / "state.safetensors").items()}
 
 

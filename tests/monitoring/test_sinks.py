@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,8 +47,10 @@ def test_jsonl_goes_on_after_a_crash(tmp_path: Path) -> None:
     assert read(path) == [row(10), row(20, loss=0.5)]
 
 
-def test_jsonl_names_a_full_disk() -> None:
-    sink = JsonlSink(Path("/dev/full"))
+def test_jsonl_names_a_full_disk(tmp_path: Path) -> None:
+    sink = JsonlSink(tmp_path / "metrics.jsonl")
+    with open("/dev/full", "ab") as full:
+        os.dup2(full.fileno(), sink._file.fileno())
     with pytest.raises(ShoalError, match="No space left"):
         sink.write(row(10))
     with pytest.raises(ShoalError, match="No space left"):

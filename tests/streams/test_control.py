@@ -307,3 +307,13 @@ def test_every_piece_is_short_enough_to_be_an_order(agents: int, metrics: int, r
     writer = OrderWriter(ring)
     for piece in pieces_of(Episodes(640, {}, [finished(number, agents, metrics) for number in range(100)])):
         writer.give("a-worker-with-a-long-name", Heard(piece))
+
+
+def test_last_words_of_megabytes_are_shortened(pipe: tuple[ControlEnd, ControlEnd]) -> None:
+    worker, controller = pipe
+    worker.fail(ValueError("x" * 10_000_000))  # more than the pipe holds, which nobody empties yet
+    failure = controller.take()
+    assert isinstance(failure, Failure)
+    assert failure.text.startswith("ValueError: xxx")
+    assert len(failure.text) < 1_100
+    assert len(failure.trace) < 21_000

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import ray
 import torch
 
+from shoal.base.files import private_folder
 from shoal.launchers.process import ProcessOrder, die_with, work
 from shoal.monitoring.logs import log_to
 from shoal.streams.primitives import AbandonedError
@@ -40,4 +40,4 @@ class RayProcess:
 
 def _logs(path: str) -> Path:
     """The run folder's, where it can be reached from this machine."""
-    return Path(path) if Path(path).parent.is_dir() else Path(tempfile.gettempdir()) / "shoal-logs"
+    return Path(path) if Path(path).parent.is_dir() else private_folder("shoal-logs")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.base.errors import InputError, ShoalError
-from shoal.base.files import write_atomic
+from shoal.base.files import make_folder, write_atomic
 from shoal.base.table import did_you_mean
 from shoal.launchers.slurm.script import Job, records_of, write
 
@@ -95,7 +95,7 @@ def submit(job: Job) -> Record:
     folder = records_of(job.experiment, job.trial)
     _refuse_second(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_atomic(folder / "job.sh", write(job))
     except OSError as error:
         raise InputError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -18,12 +17,12 @@ from shoal.api.evaluation import Scores
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import VARIABLE
-from shoal.base.files import write_atomic
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.ray.cluster import NAMESPACE, check_shape, connected, fill_placement
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView
 from shoal.program.expand import expand
+from shoal.runs.cluster_file import read_address, write_cluster
 from shoal.runs.facts import run_facts
 from shoal.runs.panel import NotRunningError
 from shoal.runs.ray.controller import RayController, RunOrder
@@ -82,7 +81,7 @@ def _run(experiment: Experiment, folder: RunFolder, cluster: Cluster, *, resume:
     faults = os.environ.get(VARIABLE, "")
     order = RunOrder(experiment.model_dump(), str(folder.path.resolve()), resume, sys.argv, faults)
     controller = _start(order, folder, detached=cluster.address is not None)
-    write_atomic(folder.path / "cluster.json", json.dumps({"address": _address(cluster), "actor": actor_name(folder)}))
+    write_cluster(folder, _address(cluster), actor_name(folder))
     if cluster.detach:
         _see_begin(controller)
         return Outcome(folder.path, "left to the cluster", 0, 0, 0.0, None, False)
@@ -136,7 +135,7 @@ def actor_name(folder: RunFolder) -> str:
 def attach(run: str, cluster: Cluster) -> Outcome:
     """Stay with a run that somebody else started, or that was left alone."""
     folder = RunFolder.find(run)
-    with connected(cluster.address or read_address(folder), working_dir=None):
+    with connected(cluster.address or _known_address(folder), working_dir=None):
         controller = find(folder)
         experiment = Experiment.parse(folder.read_config())
         view = TerminalView(run_facts(experiment, folder.path, here=False))
@@ -148,7 +147,7 @@ def attach(run: str, cluster: Cluster) -> Outcome:
 
 def tell(folder: RunFolder, order: str) -> dict[str, Any]:
     """Give a run on another machine an order."""
-    address = read_address(folder)
+    address = _known_address(folder)
     with connected(address):
         answer: dict[str, Any] = ray.get(find(folder).obey.remote(order), timeout=PATIENCE)
     if "error" in answer:
@@ -166,13 +165,12 @@ def find(folder: RunFolder) -> Any:
         ) from None
 
 
-def read_address(folder: RunFolder) -> str:
+def _known_address(folder: RunFolder) -> str:
     """Of the Ray that a run was started on."""
-    path = folder.path / "cluster.json"
-    address = json.loads(path.read_text())["address"] if path.is_file() else None
-    if not address:
+    address = read_address(folder)
+    if address is None:
         raise NotRunningError(f"{folder.name} has a Ray of its own, which ends with the command that started it")
-    return str(address)
+    return address
 
 
 def _address(cluster: Cluster) -> str | None:
