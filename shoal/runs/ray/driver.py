@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal.api.evaluation import Scores
 from shoal.api.experiment import Experiment
@@ -103,12 +102,15 @@ def _see_begin(controller: Any) -> None:
 
 
 def _start(order: RunOrder, folder: RunFolder, *, detached: bool) -> Any:
-    """The controller lives where the driver is, if that is a machine of the cluster: so the run folder is where its user is."""
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    """The controller lives where the driver is, so the run folder is where its user is; elsewhere only if that machine is lost.
+
+    By labels: a soft affinity to a node counts for nothing where an actor asks for no resources.
+    """
+    here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
     remote: Any = ray.remote  # its types know no concurrency groups
     actor = remote(concurrency_groups={"agents": 1, "drivers": 8})(RayController).options(
         name=actor_name(folder), lifetime="detached" if detached else None, max_restarts=RESTARTS, max_task_retries=0,
-        num_cpus=0, scheduling_strategy=here,
+        num_cpus=0, label_selector=here, fallback_strategy=[{"label_selector": {}}],
     )  # fmt: skip
     _reap(folder)
     try:
