@@ -238,6 +238,7 @@ class _Run:
                     self._folder.event(event, **facts)
 
     def _write_row(self) -> None:
+        self._folder.check_writer()
         self._sink.write(self.controller.row(self._launcher.accounts()))
 
     def _save(self) -> None:
@@ -251,6 +252,7 @@ class _Run:
             "policy_steps": {policy: clock.steps for policy, clock in clocks},
             **about(self._program, snapshot.states),
         }  # fmt: skip
+        self._folder.check_writer()
         self._store.save(counters.update, snapshot.learned, meta, extras=files_of(snapshot.states))
         controller.saved()
 
