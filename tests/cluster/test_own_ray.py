@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -41,25 +42,20 @@ class OwnRay(NamedTuple):
 def own_ray(_has_ray: None, tmp_path: Path) -> Iterator[OwnRay]:
     host = Host("alone", shm=512 << 20)
     run, log = tmp_path / "runs" / "cartpole" / "own", tmp_path / "driver.log"
-    temporary = Path("/tmp")
-    before = set(temporary.glob("shoal-*"))
     argv = [*SHOAL, "train", "cartpole", "--on", "ray", "--trial", "own", *ENDLESS, "placement.actors=2"]
     env = {name: value for name, value in os.environ.items() if name not in TOKEN}
+    env["PYTHONPATH"] = str(Path(__file__).parents[2])
     with open(log, "w") as out:
         driver = subprocess.Popen(host.inside(argv, tmp_path), stdout=out, stderr=out, text=True, env=env)
-    until(lambda: driver.poll() is not None or CheckpointStore(run / "checkpoints").versions(), "a checkpoint", 240)
-    assert driver.poll() is None, log.read_text()
-    made = [path for path in set(temporary.glob("shoal-*")) - before if (path / "r").exists() and _is_of(path, host)]
-    (folder,) = made
-    yield OwnRay(host, driver, run, log, folder)
-    host.kill()
-    driver.wait(30)
-
-
-def _is_of(folder: Path, host: Host) -> bool:
-    """Other tests may have a Ray of their own at this moment."""
-    raylets = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in host.processes()]
-    return any(str(folder).encode() in line for line in raylets)
+    try:
+        until(lambda: driver.poll() is not None or CheckpointStore(run / "checkpoints").versions(), "a checkpoint", 240)
+        assert driver.poll() is None, log.read_text()
+        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in host.processes()]
+        (folder,) = {found[1] for line in commands if (found := re.search(r"=(/[^=]*)/r/session_\S*/raylet\b", line))}
+        yield OwnRay(host, driver, run, log, Path(folder))
+    finally:
+        host.kill()
+        driver.wait(30)
 
 
 def test_nobody_else_may_enter_and_a_killed_driver_leaves_nothing(own_ray: OwnRay) -> None:
@@ -82,5 +78,6 @@ def test_a_lost_gcs_is_one_line_after_a_checkpoint(own_ray: OwnRay) -> None:
     assert said[-1].endswith(", so cartpole/own was stopped: go on with --resume")
     assert not [line for line in said if "rpc_client" in line or "GCS" in line], said
     until(own_ray.ended, f"no process, and no {own_ray.folder}", 20)
+    assert (own_ray.run / "logs" / "ray" / "gcs_server.out").exists(), "what Ray said is kept"
     assert lines(own_ray.run / "events.jsonl")[-1]["reason"] == "stopped by order"
     assert max(CheckpointStore(own_ray.run / "checkpoints").versions()) > saved

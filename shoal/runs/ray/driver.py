@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,20 @@ def _run(experiment: Experiment, folder: RunFolder, cluster: Cluster, *, resume:
     view = None if quiet else TerminalView(experiment.name, folder.path, experiment.stop)
     try:
         return follow(controller, folder, view, own=cluster.address is None)
+    except ShoalError:
+        if cluster.address is None:
+            _keep_logs(folder)
+        raise
     finally:
         if view is not None:
             view.close()
+
+
+def _keep_logs(folder: RunFolder) -> None:
+    """Of a Ray of our own that failed: its folder goes with it."""
+    logs = Path(ray.get_runtime_context().get_temp_dir()) / "session_latest" / "logs"
+    with suppress(OSError):  # what is there, is there
+        shutil.copytree(logs, folder.logs / "ray", dirs_exist_ok=True)
 
 
 def _see_begin(controller: Any) -> None:
