@@ -54,19 +54,21 @@ def test_machines_need_not_share_the_run_folder(cluster: Cluster, tmp_path: Path
 
 
 def test_a_ray_that_others_can_write_to_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.folder.chmod(0o755)  # as /tmp: what Ray makes in it is open to all
+    for path in (cluster.folder, *map(cluster.closed, range(3))):  # as /tmp: what Ray makes there is open to all
+        path.chmod(0o755)
     short = [*WORDS, "stop.updates=2"]
     done = cluster.run(0, command(cluster, "--trial", "open", *short), cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert f"other users of node0 can write to {cluster.folder / '0'}, where Ray keeps its session" in done.stderr
+    assert f"other users of node0 can write to {cluster.closed(0)}/r, where Ray keeps its session" in done.stderr
     assert not (tmp_path / "runs").exists()
-    (cluster.folder / "0").chmod(0o700)  # this machine is closed, the others are not
-    done = cluster.run(0, command(cluster, "--trial", "open", *short), cwd=tmp_path)
+    cluster.closed(0).chmod(0o700)
+    done = cluster.run(0, command(cluster, "--trial", "open", *short), cwd=tmp_path, timeout=300)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert any(f"other users of node{node} can write to {cluster.folder / str(node)}" in done.stderr for node in (1, 2))
+    others = [f"other users of node{node} can write to {cluster.closed(node)}/r" for node in (1, 2)]
+    assert any(other in done.stderr for other in others), done.stderr
     trained(cluster, tmp_path, "trusting", *short, env={TRUST: "1"})
     for node in (1, 2):
-        (cluster.folder / str(node)).chmod(0o700)
+        cluster.closed(node).chmod(0o700)
     trained(cluster, tmp_path, "closed", *short)
 
 

@@ -91,13 +91,13 @@ def exposure() -> str | None:
 
 
 def exposed(folder: Path) -> Path | None:
-    """The folder on the way to Ray's `folder` that others can change; None: one before it lets only us in."""
+    """The folder on the way to Ray's that others can change; None: one above it lets only us in. Ray opens its own ever again."""
     folder, us = folder.resolve(), os.geteuid()
-    for path in (*reversed(folder.parents), folder):
+    for path in reversed(folder.parents):
         found = path.stat()
         if found.st_uid == us and not found.st_mode & 0o077:
             return None
         writable = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
         if found.st_uid not in (us, 0) or writable:
             return path
-    return folder  # whatever its mode, Ray opens what is in it
+    return folder
