@@ -64,7 +64,9 @@ def test_a_token_that_is_there_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_its_sockets_have_room_wherever_temporary_files_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(str(tmp_path)) > SHORT
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     with own_folder() as folder:
+        assert folder not in Path(tempfile.gettempdir()).parents, "this process goes on without it"
         socket = folder / "r" / "session_2026-11-17_12-00-00_123456_1234567" / "sockets" / "plasma_store"
         assert len(str(socket)) <= 107
     longest = "x" * (SHORT - len("/tmp/"))

@@ -31,7 +31,10 @@ ENDING = 15.0
 @contextmanager
 def own_folder() -> Iterator[Path]:
     """A folder for a Ray of our own, which only its user may enter. It is gone after this block, or when this process is killed."""
-    base = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    system = (
+        tempfile.gettempdir()
+    )  # Python remembers the first answer: it must not be the folder below, which goes again
+    base = os.environ.get("RAY_TMPDIR") or system
     name = tempfile.mkdtemp(prefix="shoal-", dir=base if len(base) <= SHORT else "/tmp")  # mode 0700
     command = [sys.executable, "-I", "-S", keeper.__file__, name, str(os.getpid())]
     kept = subprocess.Popen(command, stdin=subprocess.PIPE, cwd="/", start_new_session=True)  # Ctrl-C is not for it
