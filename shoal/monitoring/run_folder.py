@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -19,12 +21,17 @@ from shoal.monitoring.trial_name import propose_name
 DEFAULT_ROOT = Path("runs")
 
 
+class SupersededError(ShoalError):
+    """Somebody else writes the folder now."""
+
+
 class RunFolder:
     """One run on disk. Made by `create`, `open` or `find`; a trainer calls `lock` before it writes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
+        self._claimed = ""
 
     # ---------------------------------------------------------------- finding it
 
@@ -171,6 +178,7 @@ class RunFolder:
 
     def event(self, kind: str, **fields: Any) -> None:
         """Note that something happened, with the time of day. Any process of the run may."""
+        self.check_writer()
         short = {key: shortened(value) if isinstance(value, str) else value for key, value in fields.items()}
         append_line(self.events, {"time": wall_time(), "kind": kind, **short})
 
@@ -180,12 +188,20 @@ class RunFolder:
 
     # ---------------------------------------------------------------- one trainer at a time
 
-    def lock(self) -> None:
-        """Claim the folder for this process. The kernel lets go when the process dies, however it dies."""
-        path = self.path / ".lock"
+    def lock(self, name: str = "", wait: float = 0.0) -> None:
+        """Claim the folder for this process. The kernel lets go when the process dies, however it dies.
+
+        `name`: of one that may come again while its last life goes on out of reach. The last life is told to end, by a claim in
+        `.writer`, and the new one waits for the lock. Nobody writes without it, nor against the claim of another.
+        """
+        if self._lock is not None:
+            return
+        path, again = self.path / ".lock", bool(name) and self._writer().startswith(f"{name} ")
         try:
             handle = plain_file(path, os.O_RDWR | os.O_CREAT)
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if again:
+                self._claim(name)
+            self._wait_for(handle, wait if again else 0.0)
         except BlockingIOError:
             os.close(handle)
             raise InputError(
@@ -193,10 +209,38 @@ class RunFolder:
             ) from None
         except OSError as error:
             raise ShoalError(f"{as_typed(path)} cannot be locked ({error.strerror}): keep runs where it can") from None
+        if not again:
+            self._claim(name)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         self._lock = handle
         mend(self.events)
+
+    def _wait_for(self, handle: int, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise
+            self.check_writer()
+            time.sleep(0.1)
+
+    def _claim(self, name: str) -> None:
+        self._claimed = f"{name} {secrets.token_hex(8)}"
+        write_atomic(self.path / ".writer", self._claimed)
+
+    def _writer(self) -> str:
+        try:
+            return (self.path / ".writer").read_text()
+        except OSError:  # nobody claimed it yet, or the disk is out of reach: then so is what would be written
+            return ""
+
+    def check_writer(self) -> None:
+        """Fail if another has claimed the folder since: who writes for the run asks first."""
+        if self._claimed and self._writer() not in ("", self._claimed):
+            raise SupersededError(f"{self.name} was taken over by another controller: this one writes no more")
 
     @property
     def owner(self) -> str:

@@ -289,6 +289,7 @@ class _Run:
                     self._folder.event(event, **facts)
 
     def _write_row(self) -> None:
+        self._folder.check_writer()
         self._sink.write(self.controller.row(self._launcher.accounts()))
 
     def _save_now(self, *, evaluate: bool) -> None:
@@ -323,6 +324,7 @@ class _Run:
             "policy_steps": {policy: clock.steps for policy, clock in clocks},
             **about(self._program, snapshot.states),
         }  # fmt: skip
+        self._folder.check_writer()
         self._store.save(counters.update, snapshot.learned, meta, extras=files_of(snapshot.states))
         controller.saved()
         self._callbacks.saved(counters.update, counters.steps, self._store.path(counters.update))

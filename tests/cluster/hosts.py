@@ -95,6 +95,10 @@ class Host:
                 return int(line.split(":")[1].split()[8])
         raise RuntimeError(f"host {self.name} has no network card")
 
+    def hide(self, folder: Path) -> None:
+        """From now on the machine has an empty folder of its own there, as one without a shared file system."""
+        subprocess.run(self.inside(["mount", "-t", "tmpfs", "own", str(folder)], Path("/")), check=True, timeout=10)
+
     def kill_processes(self) -> None:
         """SIGKILL everything in it at once. The machine stays: it refuses connections where there were servers."""
         subprocess.run(self.inside(["sh", "-c", "kill -9 -1"]), check=True, timeout=10)

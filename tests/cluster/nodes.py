@@ -129,7 +129,12 @@ class Cluster:
         self.hosts.append(host)
         self.addresses.append(self._switch.plug(host))
         self.log(len(self.hosts) - 1).touch()
+        self.closed(len(self.hosts) - 1).mkdir(0o700)
         return len(self.hosts) - 1
+
+    def closed(self, node: int) -> Path:
+        """The folder of the node that only its user may enter: Ray opens its own, in it, to all."""
+        return self.folder / str(node)
 
     def _order(self, node: int, cpus: int) -> dict[str, Any]:
         log = str(self.log(node))
@@ -151,4 +156,4 @@ class Cluster:
         ]
 
     def _temp(self, node: int) -> Path:
-        return self.folder / str(node)
+        return self.closed(node) / "r"

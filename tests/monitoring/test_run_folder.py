@@ -3,6 +3,7 @@ import json
 import os
 import re
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from shoal.base.errors import InputError
 from shoal.monitoring import run_folder
-from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.run_folder import RunFolder, SupersededError
 
 
 def make(root: Path, experiment: str, trial: str, age: float = 0.0) -> RunFolder:
@@ -145,6 +146,48 @@ def test_only_one_may_train_in_a_folder(tmp_path: Path) -> None:
     folder.unlock()
     other.lock()
     other.unlock()
+
+
+def test_a_controller_that_comes_again_waits_until_its_last_life_gives_way(tmp_path: Path) -> None:
+    last = RunFolder.create(tmp_path, "cartpole", "first")
+    again = RunFolder.open(tmp_path, "cartpole", "first")
+    last.lock("controller")
+    last.event("start")
+    taking = threading.Thread(target=again.lock, args=("controller", 30.0))
+    taking.start()
+    claim = (last.path / ".writer").read_text()
+    while (last.path / ".writer").read_text() == claim:
+        assert taking.is_alive(), "it waits for the lock"
+    with pytest.raises(SupersededError, match="cartpole/first was taken over by another controller"):
+        last.event("goes on")
+    assert taking.is_alive()
+    last.unlock()
+    taking.join()
+    with pytest.raises(SupersededError):
+        last.check_writer()
+    again.event("goes on elsewhere")
+    again.lock()  # held already
+    again.unlock()
+
+
+def test_a_last_life_that_does_not_let_go_is_waited_for_no_longer_than_said(tmp_path: Path) -> None:
+    last = RunFolder.create(tmp_path, "cartpole", "first")
+    again = RunFolder.open(tmp_path, "cartpole", "first")
+    last.lock("controller")
+    with pytest.raises(InputError, match="is being trained by process"):
+        again.lock("controller", 0.2)
+    last.unlock()
+
+
+def test_nobody_is_taken_over_by_a_stranger(tmp_path: Path) -> None:
+    """The run was resumed by hand before Ray started its controller again."""
+    resumed = RunFolder.create(tmp_path, "cartpole", "first")
+    controller = RunFolder.open(tmp_path, "cartpole", "first")
+    resumed.lock()
+    with pytest.raises(InputError, match="is being trained by process"):
+        controller.lock("controller", 30.0)
+    resumed.event("goes on")
+    resumed.unlock()
 
 
 def test_a_killed_process_holds_no_lock(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The ray launcher: the same processes as `local`, as Ray actors on many machines. Only what runs `--on ray` imports it.
 
 cluster.py      the Ray that is there or is started, what of it is asked for, what fits
+private.py      the folder of a Ray: that of our own, with its token; whether that of a cluster is closed to others
+keeper.py       what removes it, however our own Ray ends
 launcher.py     the processes of a run and their streams, as the controller has them
 placing.py      processes as Ray actors in placement groups; their deaths
 process.py      a Ray actor that runs the workers of one process

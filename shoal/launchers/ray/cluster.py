@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
-import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,15 +15,17 @@ from typing import Any
 from shoal.api.experiment import Experiment
 from shoal.api.program import Program
 from shoal.base.errors import InputError, ShoalError
+from shoal.launchers.ray.private import TRUST, check_session, own_folder
 from shoal.program.expand import expand
 from shoal.workers.replica_sync import sync_class
 
 NAMESPACE = "shoal"
 HEAD = "node:__internal_head__"
 """The resource by which Ray marks the head node."""
-TOKEN = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 KNOCK = 10.0
 """Seconds that a machine may take to answer at all."""
+LOOK = 2.0
+"""Seconds between two looks whether the head is there, and that it has to answer."""
 OBJECTS = 256 * 1024**2
 """Bytes of the object store of a Ray of our own: one machine needs it for little."""
 
@@ -42,48 +43,40 @@ def connected(address: str | None, *, cpus: float = 0, working_dir: str | None =
     require_ray()
     import ray
 
-    environment = {"working_dir": working_dir} if working_dir else None
-    options: dict[str, Any] = {"namespace": NAMESPACE, "log_to_driver": False, "runtime_env": environment}
-    options["logging_level"] = "error"
-    with _token(own=address is None):
+    with ExitStack() as stack:
         try:
             if address is None:
-                _start_own(max(cpus, os.cpu_count() or 1), options)
+                folder = stack.enter_context(own_folder())
+                _start_own(max(cpus, os.cpu_count() or 1), folder, _options(working_dir))
             else:
                 _knock(address)
-                ray.init(address, **options)
+                ray.init(address, **_options(working_dir))
+            stack.callback(ray.shutdown)
         except (OSError, ray.exceptions.RayError, RuntimeError) as error:
             raise ShoalError(_no_ray(address, error)) from error
-        try:
-            yield
-        finally:
-            ray.shutdown()
+        if address is not None:
+            check_session()
+        yield
 
 
-def _start_own(cpus: float, options: dict[str, Any]) -> None:
+def _options(working_dir: str | None) -> dict[str, Any]:
+    environment: dict[str, Any] = {"working_dir": working_dir} if working_dir else {}
+    if TRUST in os.environ:  # the machines of the cluster ask for it too
+        environment["env_vars"] = {TRUST: os.environ[TRUST]}
+    return {
+        "namespace": NAMESPACE, "log_to_driver": False, "runtime_env": environment or None, "logging_level": "error",
+    }  # fmt: skip
+
+
+def _start_own(cpus: float, folder: Path, options: dict[str, Any]) -> None:
     import ray
 
-    ray.init(num_cpus=int(cpus), include_dashboard=False, object_store_memory=OBJECTS, **options)
+    ray.init(
+        num_cpus=int(cpus), include_dashboard=False, object_store_memory=OBJECTS, _temp_dir=str(folder / "r"), **options
+    )
 
 
-@contextmanager
-def _token(*, own: bool) -> Iterator[None]:
-    """Who talks to Ray must know its token. A Ray of our own gets one that only its owner can read, and that ends with it."""
-    if not own or any(name in os.environ for name in TOKEN):
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="shoal-token-") as folder:  # mode 0700
-        path = Path(folder) / "token"
-        path.touch(0o600)
-        path.write_text(secrets.token_hex(32))
-        os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
-        try:
-            yield
-        finally:
-            del os.environ["RAY_AUTH_TOKEN_PATH"]
-
-
-def _knock(address: str) -> None:
+def _knock(address: str, patience: float = KNOCK) -> None:
     """Ray tries an address for minutes: see first whether anybody is there."""
     from ray._private.services import canonicalize_bootstrap_address
 
@@ -93,12 +86,32 @@ def _knock(address: str) -> None:
     except ValueError:
         raise InputError(f"--address = '{address}': write auto, or HOST:PORT as in 10.0.0.1:6379") from None
     try:
-        socket.create_connection((hostname.strip("[]"), number), KNOCK).close()
+        socket.create_connection((hostname.strip("[]"), number), patience).close()
     except OSError as error:
         why = error.strerror or str(error)
         raise ConnectionError(
             f"{why} at {hostname}:{number}; `ray status` on its head node shows whether it runs"
         ) from error
+
+
+class HeadWatch:
+    """Whether Ray's head still answers."""
+
+    def __init__(self) -> None:
+        import ray
+
+        self.address: str = ray.get_runtime_context().gcs_address
+        self._looked = self._answered = time.monotonic()
+
+    @property
+    def lost(self) -> float:
+        """Seconds since it answered, if it does not now."""
+        if time.monotonic() - self._looked > LOOK:
+            self._looked = time.monotonic()
+            with suppress(ConnectionError):
+                _knock(self.address, LOOK)
+                self._answered = self._looked
+        return self._looked - self._answered
 
 
 def _no_ray(address: str | None, error: Exception) -> str:

@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal.api.orders import Stop
 from shoal.api.program import Program
-from shoal.base.errors import ShoalError
+from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import VARIABLE, parse_faults
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.portable import portable
@@ -27,6 +27,7 @@ from shoal.launchers.process import ProcessOrder, events_of
 from shoal.launchers.process_launcher import ProcessLauncher
 from shoal.launchers.ray.cluster import actor_options, check_shape, labels, reserve
 from shoal.launchers.ray.placing import RayLink, RaySupervisor
+from shoal.launchers.ray.private import exposure
 from shoal.rollout.plans import Plans
 from shoal.streams import names
 from shoal.streams.shared_streams import StreamHandles
@@ -37,6 +38,11 @@ from shoal.streams.transports.ray.streams import AgentLine, LostError, RayStream
 from shoal.workers.trainer import TrainerSpec
 
 Hear = Callable[[list[Said | Pulses]], None]
+
+
+def _exposure(agent: MachineAgent) -> str | None:
+    """What an agent is asked first: who can change Ray's folder on its machine."""
+    return exposure()
 
 
 class RayLauncher(ProcessLauncher):
@@ -109,6 +115,8 @@ class RayLauncher(ProcessLauncher):
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )  # fmt: skip
         self._agents[node] = AgentLine(key, None, actor.remote(key, self._count))
+        if (problem := self._agents[node].call(_exposure)) is not None:
+            raise InputError(problem)
         return self._agents[node].call(MachineAgent.facts)
 
     def _drop_lost(self) -> dict[str, str]:

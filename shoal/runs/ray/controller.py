@@ -23,8 +23,9 @@ from shoal.base.faults import VARIABLE
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.ray.launcher import Hear, RayLauncher
+from shoal.launchers.ray.private import check_session
 from shoal.monitoring.logs import LOG
-from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.run_folder import RunFolder, SupersededError
 from shoal.monitoring.sinks import Row
 from shoal.program.expand import expand
 from shoal.runs.facts import unused_settings
@@ -35,6 +36,11 @@ from shoal.streams.transports.ray.messages import Message, Peer, Reported
 
 LINGER = 20.0
 """Seconds that the actor of an ended run waits for somebody to ask how it ended."""
+TAKE_OVER = 180.0
+"""Seconds that a controller which was started again waits for the last one, if that lives on out of reach: Ray ends it after a
+minute, and a shared file system frees its lock after one and a half."""
+GIVE_WAY = 0.5
+"""Seconds between two looks whether a controller was started elsewhere."""
 PAUSE = 0.2
 """Seconds that a question for news may wait for some."""
 
@@ -132,13 +138,29 @@ class RayController(Peer):
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
     def _train(self) -> Outcome:
+        check_session()
         check_reachable(self._folder.path)
         torch.set_num_threads(1)
         program = expand(Experiment.parse(self._order.settings), exact=False)
-        return run_in(
-            self._folder, program, self._start(program), self._launcher,
-            on="ray", view=self._feed, argv=self._order.argv, notes=unused_settings(program.experiment, "ray"),
-        )  # fmt: skip
+        self._folder.lock(ray.get_runtime_context().get_actor_id(), TAKE_OVER)
+        threading.Thread(target=self._give_way, daemon=True).start()
+        try:
+            return run_in(
+                self._folder, program, self._start(program), self._launcher,
+                on="ray", view=self._feed, argv=self._order.argv, notes=unused_settings(program.experiment, "ray"),
+            )  # fmt: skip
+        finally:
+            self._folder.unlock()
+
+    def _give_way(self) -> None:
+        """Ray gave this machine up and started the controller elsewhere: let go of the folder at once, whatever waits for whom."""
+        while not self._ended:
+            time.sleep(GIVE_WAY)
+            try:
+                self._folder.check_writer()
+            except SupersededError as error:
+                LOG.warning("%s", error)
+                os._exit(1)
 
     def _start(self, program: Program) -> Checkpoint | None:
         store = CheckpointStore(self._folder.checkpoints, keep=program.experiment.checkpoint.keep)

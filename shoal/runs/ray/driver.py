@@ -7,18 +7,18 @@ import os
 import shutil
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal.api.evaluation import Scores
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import VARIABLE
 from shoal.launchers.interrupts import Interrupts
-from shoal.launchers.ray.cluster import NAMESPACE, check_shape, connected, fill_placement
+from shoal.launchers.ray.cluster import NAMESPACE, HeadWatch, check_shape, connected, fill_placement
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView
 from shoal.program.expand import expand
@@ -34,6 +34,8 @@ LOOK = 0.3
 """Seconds between two looks at the news."""
 PATIENCE = 10.0
 """Seconds that a run may take to answer an order."""
+HEAD_LOST = 30.0
+"""Seconds without an answer of Ray's head after which it is given up. After 60 Ray ends all its processes, ours too."""
 LOST_AFTER = 90.0
 """Seconds after which a controller that cannot be reached is given up."""
 
@@ -87,10 +89,21 @@ def _run(experiment: Experiment, folder: RunFolder, cluster: Cluster, *, resume:
         return Outcome(folder.path, "left to the cluster", 0, 0, 0.0, None, False)
     view = None if quiet else TerminalView(run_facts(experiment, folder.path, here=False))
     try:
-        return follow(controller, folder, view)
+        return follow(controller, folder, view, own=cluster.address is None)
+    except ShoalError:
+        if cluster.address is None:
+            _keep_logs(folder)
+        raise
     finally:
         if view is not None:
             view.close()
+
+
+def _keep_logs(folder: RunFolder) -> None:
+    """Of a Ray of our own that failed: its folder goes with it."""
+    logs = Path(ray.get_runtime_context().get_temp_dir()) / "session_latest" / "logs"
+    with suppress(OSError):  # what is there, is there
+        shutil.copytree(logs, folder.logs / "ray", dirs_exist_ok=True)
 
 
 def _see_begin(controller: Any) -> None:
@@ -103,12 +116,15 @@ def _see_begin(controller: Any) -> None:
 
 
 def _start(order: RunOrder, folder: RunFolder, *, detached: bool) -> Any:
-    """The controller lives where the driver is, if that is a machine of the cluster: so the run folder is where its user is."""
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    """The controller lives where the driver is, so the run folder is where its user is; elsewhere only if that machine is lost.
+
+    By labels: a soft affinity to a node counts for nothing where an actor asks for no resources.
+    """
+    here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
     remote: Any = ray.remote  # its types know no concurrency groups
     actor = remote(concurrency_groups={"agents": 1, "drivers": 8})(RayController).options(
         name=actor_name(folder), lifetime="detached" if detached else None, max_restarts=RESTARTS, max_task_retries=0,
-        num_cpus=0, scheduling_strategy=here,
+        num_cpus=0, label_selector=here, fallback_strategy=[{"label_selector": {}}],
     )  # fmt: skip
     _reap(folder)
     try:
@@ -177,28 +193,50 @@ def _address(cluster: Cluster) -> str | None:
     return None if cluster.address is None else ray.get_runtime_context().gcs_address
 
 
-def follow(controller: Any, folder: RunFolder, view: TerminalView | None) -> Outcome:
+def follow(controller: Any, folder: RunFolder, view: TerminalView | None, *, own: bool = False) -> Outcome:
     """Show the news until the end. The first signal stops the run in order, the second leaves it."""
-    seen, requested, reached = 0, False, time.monotonic()
+    seen, requested, reached, head = 0, False, time.monotonic(), HeadWatch()
     with Interrupts() as interrupts:
         while True:
-            if interrupts.caught and not requested:
+            if (interrupts.caught or (own and head.lost > HEAD_LOST / 2)) and not requested:
                 requested = True
-                controller.obey.remote(interrupts.caught)
+                controller.obey.remote(interrupts.caught or "stop")  # there is time for a checkpoint
+            if head.lost > HEAD_LOST:
+                raise _headless(folder, head, own=own)
             try:
-                seen, items = ray.get(controller.news.remote(seen), timeout=30)
+                seen, items = ray.get(controller.news.remote(seen), timeout=PATIENCE)
                 reached = time.monotonic()
             except ray.exceptions.ActorDiedError as error:
-                raise ShoalError(f"the controller of {folder.name} is gone: go on with --resume ({error})") from error
+                raise ShoalError(
+                    f"the controller of {folder.name} is gone: go on with --resume ({_first_line(error)})"
+                ) from error
             except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
                 if time.monotonic() - reached > LOST_AFTER:
-                    raise ShoalError(f"the controller of {folder.name} cannot be reached: {error}") from error
+                    raise ShoalError(
+                        f"the controller of {folder.name} cannot be reached: {_first_line(error)}"
+                    ) from error
                 seen, items = 0, []  # it starts again, and so does its list
             for kind, what in items:
                 if kind == "end":
+                    if own and head.lost > HEAD_LOST / 2:
+                        raise _headless(folder, head, own=own)
                     return _outcome(what, interrupted=requested)
                 _show(kind, what, view)
             time.sleep(LOOK)
+
+
+def _headless(folder: RunFolder, head: HeadWatch, *, own: bool) -> ShoalError:
+    lost = f"Ray's head at {head.address} has not answered for {head.lost:.0f} s"
+    if own:
+        return ShoalError(f"{lost}, so {folder.name} was stopped: go on with --resume")
+    return ShoalError(
+        f"{lost}: if it is only out of reach, {folder.name} goes on without this machine (`shoal attach {folder.name}`); "
+        "if it ended, start Ray again and go on with --resume"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _show(kind: str, what: Any, view: TerminalView | None) -> None:
