@@ -167,6 +167,8 @@ class Algorithm(ABC):
     """The policy's block: what is published."""
     optimisers: tuple[Optimiser, ...]
     """All of them, in a fixed order: what `hogwild` moves into shared memory, with their blocks."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of the settings, a line each: said when a run begins."""
     updates: int = 0
     """How many updates have been made: what random orders are counted by."""
 

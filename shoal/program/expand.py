@@ -17,7 +17,7 @@ from shoal.checkpoints.store import CheckpointStore
 from shoal.models import resolved_model
 from shoal.monitoring.run_folder import RunFolder
 from shoal.program.env_facts import EnvFacts, inspect_env
-from shoal.program.placement import lanes_per_batch, resolve_placement, with_all_copies
+from shoal.program.placement import check_shares, lanes_per_batch, resolve_placement, with_all_copies
 from shoal.program.processes import lay_out
 from shoal.program.roles import Role, assign_roles
 from shoal.rollout.plans import algorithm_class, build_algorithm
@@ -31,6 +31,7 @@ def expand(experiment: Experiment, *, exact: bool = True, facts: EnvFacts | None
     `exact`: whether a run with lag is, if it does not say. `facts`: of its environment, where they are known already.
     """
     experiment = with_all_copies(experiment)
+    check_shares(experiment)
     facts = facts or inspect_env(experiment)
     roles = assign_roles(experiment, facts.groups)
     alone = sum(role.config.learns for role in roles) == 1
@@ -87,7 +88,7 @@ def _plan(experiment: Experiment, spec: PolicySpec, facts: EnvFacts) -> PolicyPl
     known = PolicyFacts(
         flat.parameters.numel(), flat.parameters.nbytes, flat.nbytes, needs.unroll,
         needs.burn_in + needs.unroll + needs.bootstrap, needs.max_lag, needs.replay is not None,
-        sequences_of(plan), nbytes_of(plan) if needs.replay is not None else 0,
+        sequences_of(plan), nbytes_of(plan) if needs.replay is not None else 0, algorithm.notes,
     )  # fmt: skip
     return PolicyPlan(replace(spec, facts=known), algorithm)
 

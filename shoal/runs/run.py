@@ -95,6 +95,9 @@ def run_in(
         run = _Run(folder, program, workers, start, stack, view)
         if why is not None:
             run.note(why)
+        for name in program.learners:
+            for text in program.policies[name].facts.notes:
+                run.note(text)
         return run.go()
 
 
