@@ -15,14 +15,15 @@ from types import ModuleType
 from typing import Any
 
 from shoal.base.errors import InputError
+from shoal.base.peers import ALGORITHMS
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`: did you mean 'clip'?`, or the list of what there is."""
+def did_you_mean(word: str, known: Iterable[str], peer: str | None = None) -> str:
+    """`did you mean 'clip'?`, or the list of what there is. `peer`: ours for what other libraries call so, if they do."""
     known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean '{close[0]}'?"
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6 if peer is None else 0.9)
+    if close or peer:
+        return f"did you mean '{close[0] if close else peer}'?"
     return f"choose from: {', '.join(known)}" if known else "there are none"
 
 
@@ -31,7 +32,7 @@ def import_target(target: str, *, key: str) -> Any:
     module_name, _, attribute = target.rpartition(":")
     if not module_name or not attribute:
         raise InputError(f"{key} = '{target}' is not of the form module:Name or file.py:Name")
-    module = _import_module(module_name, target, key)
+    module = import_module(module_name, target, key)
     try:
         found: Any = module
         for part in attribute.split("."):
@@ -44,7 +45,8 @@ def import_target(target: str, *, key: str) -> Any:
     return found
 
 
-def _import_module(name: str, target: str, key: str) -> ModuleType:
+def import_module(name: str, target: str, key: str) -> ModuleType:
+    """The module `name`, for the setting `key = target`."""
     if name.endswith(".py"):
         return _import_file(Path(name), target, key)
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
@@ -101,7 +103,8 @@ class Table:
         if ":" in name:
             return import_target(name, key=key)
         if name not in self.entries:
+            peer = ALGORITHMS.get(name.lower()) if self.kind == "algorithm" else None
             raise InputError(
-                f"{key} = '{name}' is not known; {did_you_mean(name, self.entries)} (or your own module:Class)"
+                f"{key} = '{name}' is not known; {did_you_mean(name, self.entries, peer)} (or your own module:Class)"
             )
         return import_target(self.entries[name], key=key)

@@ -270,7 +270,10 @@ class CheckpointStore:
 
     def _none_whole(self, skipped: list[tuple[int, str]]) -> InputError:
         if not skipped:
-            return InputError(f"there is no checkpoint in {self.folder}: the run ended before its first")
+            return InputError(
+                f"there is no checkpoint in {self.folder} yet: a run that goes on saves one at every checkpoint.every; "
+                "one that ended before its first has to be trained again"
+            )
         reasons = "; ".join(f"{version}: {reason}" for version, reason in skipped)
         return InputError(f"no checkpoint in {self.folder} is whole: restore one or train anew ({reasons})")
 
