@@ -176,12 +176,17 @@ def load_layers(path: Path | None, overrides: list[str]) -> dict[str, Any]:
 
 
 def _forget_other_class(base: Any, key: str, on_top: Any) -> None:
-    """`model.name=gru` over a file that names another model: the file's other keys belong to the model that was replaced."""
+    """`model.name=gru` or `model={name: gru}` over a file that names another model: the file's other keys belong to that one."""
     from omegaconf import DictConfig, OmegaConf
 
-    section, _, last = key.rpartition(".")
-    below = OmegaConf.select(base, section) if section else None
-    if last == "name" and isinstance(below, DictConfig) and below.get("name") != OmegaConf.select(on_top, key):
+    section = key.removesuffix(".name")
+    below, laid = OmegaConf.select(base, section), OmegaConf.select(on_top, section)
+    if (
+        isinstance(below, DictConfig)
+        and isinstance(laid, DictConfig)
+        and "name" in laid
+        and laid["name"] != below.get("name")
+    ):
         OmegaConf.update(base, section, {}, merge=False)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shoal.base.errors import InputError
+from shoal.base.errors import InputError, own_code
 from shoal.base.peers import ALGORITHMS
 
 
@@ -32,7 +32,8 @@ def import_target(target: str, *, key: str) -> Any:
     module_name, _, attribute = target.rpartition(":")
     if not module_name or not attribute:
         raise InputError(f"{key} = '{target}' is not of the form module:Name or file.py:Name")
-    module = import_module(module_name, target, key)
+    with own_code(f"{key} = '{target}'"):
+        module = import_module(module_name, target, key)
     try:
         found: Any = module
         for part in attribute.split("."):

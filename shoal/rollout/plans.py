@@ -47,6 +47,8 @@ def algorithm_class(section: Named, at: str) -> type[Algorithm]:
         raise InputError(
             f"{at}.name = '{section.name}' is no Algorithm: let the class inherit from shoal.api.algorithm.Algorithm"
         )
+    if not hasattr(cls, "Config"):
+        raise InputError(f"{at}.name = '{section.name}' has no Config: name its settings in a nested class")
     return cls
 
 
@@ -60,6 +62,8 @@ def build_algorithm(spec: PolicySpec) -> Algorithm:
     name = spec.algorithm.name
     with own_code(f"{where}.name = '{name}'") if ":" in name else nullcontext():
         built = cls(cls.Config.parse(spec.algorithm.rest, at=where), spec.model, spec.task)
+        if unset := [each for each in ("needs", "policy", "flat", "optimisers") if not hasattr(built, each)]:
+            raise InputError(f"{where}.name = '{name}' has no {unset[0]}: set self.{unset[0]} in __init__")
     if spec.source is not None:
         _begin_from(built.policy, spec.source, spec)
     return built

@@ -229,5 +229,5 @@ def of_columns(turn: Turn, columns: list[int] | None) -> Turn:
 
 def allows_something(mask: Array, space: Space[Any]) -> Array:
     """`[..., actions]` -> `[...]`: at least one choice of each part of an action is legal."""
-    starts = np.cumsum(space.nvec.reshape(-1))[:-1] if isinstance(space, MultiDiscrete) else []
+    starts: Any = np.cumsum(space.nvec.reshape(-1))[:-1] if isinstance(space, MultiDiscrete) else []
     return np.all([part.any(-1) for part in np.split(mask, starts, -1)], 0)
