@@ -11,7 +11,7 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from shoal.base.config import Named
+from shoal.base.config import Named, Schedule
 
 
 def keys(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
@@ -36,6 +36,10 @@ def wrong_values(info: FieldInfo) -> list[str]:
         values += ["1.5"]
     if float in kinds and not _is_list(info):
         values += [".nan", ".inf"]
+    if Schedule in kinds:  # of these, none may be below zero
+        values += ["-1", "{start: -1, end: 1, steps: 5}", "{start: 1, end: -1, steps: 5}"]
+    if float in kinds and str in kinds:
+        values += ["nonsense", "0", "-3", "0 steps", "-3 updates"]
     if kinds & {int, float}:
         values += [_listed(info, _beyond(mark)) for mark in marks]
     return values
