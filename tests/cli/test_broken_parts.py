@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import shoal
+from tests.cli.test_cli import shoal, start
 
 TINY = ["env.num_envs=2", "algorithm.unroll=8", "stop.updates=40", "stop.return=null"]
 HERE = "tests.cli.broken_parts"
@@ -158,6 +158,17 @@ def test_algorithms(name: str, tmp_path: Path) -> None:
 def test_files_of_the_users_own(key: str, text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text)
     fails(tmp_path, 2, said, "cartpole", f"{key}=mine.py:Mine")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["model={name: '%s:RaisingAtWork'}", "algorithm={name: '%s:RaisingUpdate'}"])
+def test_processes_of_their_own_say_no_more(part: str, tmp_path: Path) -> None:
+    own = part % Path(__file__).with_name("broken_parts.py")
+    process = start("train", "cartpole", own, *TINY, "placement.actors=1", cwd=tmp_path)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 1
+    assert len(said.splitlines()) == 1, said
+    assert "6 crashes in a row" in said
 
 
 def test_what_is_sound_trains(tmp_path: Path) -> None:
