@@ -170,6 +170,8 @@ class Algorithm(ABC):
     key_metrics: ClassVar[tuple[str, ...]] = ()
     """The few of its `train/...` metrics that tell whether it learns, without `train/`: the live view shows them in this order,
     passing over what an update does not give. None named: the first few that come."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of the settings, a line each: said when a run begins."""
     updates: int = 0
     """How many updates have been made: what random orders are counted by."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -56,7 +57,7 @@ class ResourcesConfig(Config):
     """Accelerators to reserve; parts of one are allowed. Networks run on the CPU all the same."""
     memory: Count = Field(0, ge=0)
     """Bytes; 0 reserves none."""
-    custom: dict[str, float] = {}
+    custom: dict[str, Annotated[float, Field(ge=0)]] = {}
     """Resources of the cluster's own, by name."""
 
 
@@ -310,5 +311,5 @@ def load_experiment(path: Path | None, overrides: list[str]) -> Experiment:
     """Read a YAML file and lay `key=value` overrides over it."""
     values = load_layers(path, overrides)
     if path is not None:
-        values.setdefault("name", path.stem)
+        values.setdefault("name", re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "experiment")
     return Experiment.parse(values)

@@ -47,6 +47,8 @@ class PolicyFacts:
     sequences: int = 0
     """Kept for replay, over all replicas of the trainer."""
     replay_nbytes: int = 0
+    notes: tuple[str, ...] = ()
+    """What the algorithm has to say of its settings."""
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,21 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
+import math
 import textwrap
 import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from shoal.base.cadence import parse_cadence
 from shoal.base.duration import parse_duration
 from shoal.base.errors import InputError
 from shoal.base.files import read_small
+from shoal.base.peers import peer_key
 from shoal.base.table import did_you_mean, target_of
 
 
@@ -120,6 +122,29 @@ class Schedule(Config):
         return self.start + (self.end - self.start) * min(1.0, step / span)
 
 
+def within(low: float, high: float = math.inf, *, zero: bool = True) -> AfterValidator:
+    """Bounds of a number, and of both ends of a schedule. Not `zero`: it may be 0 at one end of a schedule alone."""
+
+    def check(value: Any) -> Any:
+        ends = [value.start, value.end] if isinstance(value, Schedule) else [value]
+        if all(isinstance(end, float | int) for end in ends):
+            if not zero and (min(ends) < 0 or max(ends) == 0):
+                raise ValueError("should be greater than 0")
+            if not low <= min(ends) <= max(ends) <= high:
+                upper = "" if high == math.inf else f" and at most {high:g}"
+                raise ValueError(f"should be at least {low:g}{upper}")
+        return value
+
+    return AfterValidator(check)
+
+
+Rate = Annotated[float | Schedule, within(0, zero=False)]
+"""A learning rate."""
+
+Weight = Annotated[float | Schedule, within(0)]
+"""What a term of a loss counts."""
+
+
 def value_at(setting: float | Schedule, step: int, horizon: int | None) -> float:
     """A setting that may be a plain number or a schedule."""
     return setting.at(step, horizon) if isinstance(setting, Schedule) else setting
@@ -144,7 +169,7 @@ def load_layers(path: Path | None, overrides: list[str], *, saved: bool = False)
         base = (
             OmegaConf.create(_saved(path)) if saved and path else OmegaConf.load(path) if path else OmegaConf.create({})
         )
-        if not OmegaConf.is_dict(base):
+        if not OmegaConf.is_dict(base) or (path and not base and not overrides):
             raise InputError(
                 f"{path} holds no settings: it should start with a line such as 'env: {{id: CartPole-v1}}'"
             )
@@ -152,7 +177,10 @@ def load_layers(path: Path | None, overrides: list[str], *, saved: bool = False)
         if saved:
             OmegaConf.resolve(on_top)
         for override in overrides:
-            _forget_other_class(base, override.partition("=")[0], on_top)
+            key = override.partition("=")[0]
+            _forget_other_class(base, key, on_top)
+            if key == "agents":
+                _forget_other_agents(base, on_top)
         merged = OmegaConf.merge(base, on_top)
         values = OmegaConf.to_container(merged, resolve=not saved)
     except OSError as error:
@@ -176,15 +204,24 @@ def _saved(path: Path) -> str:
 
 
 def _forget_other_class(base: Any, key: str, on_top: Any) -> None:
-    """`model.name=gru` over a file that names another model: the file's other keys belong to the model that was replaced."""
+    """`model.name=gru` or `model={name: gru}` over a file that names another model: the file's other keys belong to that one."""
     from omegaconf import DictConfig, OmegaConf
 
-    section, _, last = key.rpartition(".")
-    below = OmegaConf.select(base, section) if section else None
-    if last != "name" or not isinstance(below, DictConfig):
+    section = key.removesuffix(".name")
+    below, laid = OmegaConf.select(base, section), OmegaConf.select(on_top, section)
+    if not (isinstance(below, DictConfig) and isinstance(laid, DictConfig) and "name" in laid):
         return
-    if OmegaConf.to_container(below, resolve=False).get("name") != OmegaConf.select(on_top, key):  # type: ignore[union-attr]
+    if OmegaConf.to_container(below, resolve=False).get("name") != laid["name"]:  # type: ignore[union-attr]
         OmegaConf.update(base, section, {}, merge=False)
+
+
+def _forget_other_agents(base: Any, on_top: Any) -> None:
+    """`agents={...}` over a file: which pattern comes first decides, so two mappings cannot be one; nor do those play who were in
+    the first alone."""
+    base.pop("agents", None)
+    playing = set(on_top.agents.values()) if hasattr(on_top.agents, "values") else set()
+    for policy in set(base.get("policies") or ()) - playing:
+        del base.policies[policy]
 
 
 # ---------------------------------------------------------------- explaining
@@ -211,14 +248,21 @@ def _strings_under_fields(definition: ast.ClassDef) -> Iterator[tuple[str, str]]
 def explain(model: type[BaseModel], error: ValidationError, at: str = "") -> str:
     """One line for the first mistake: key, value, what is wrong, what to do."""
     # a key that is missing is often there, misspelt: what is said of the others helps more
-    problems = sorted(error.errors(include_url=False), key=lambda problem: problem["type"] == "missing")
+    problems = sorted(error.errors(include_url=False), key=_last)
     first = problems[0]
     path = [str(part) for part in first["loc"] if not _is_tag(part)]
     key = ".".join([at, *path] if at else path) or "the experiment"
+    if first["type"] == "missing":
+        return f"{key} is not given, and has no default"
     message = _message(model, first, path)
     line = f"{key} = {_show(first['input'])}: {message}" if path or at or first["type"] != "value_error" else message
     others = len({problem["loc"] for problem in problems if problem["type"] != "missing"}) - 1
     return line if others <= 0 or first["type"] != "extra_forbidden" else f"{line} ({others} more mistakes)"
+
+
+def _last(problem: Any) -> int:
+    """Of a group of settings where a number would do as well, it says more what is wrong inside."""
+    return 2 if problem["type"] == "missing" else int(isinstance(problem["input"], dict) and "_type" in problem["type"])
 
 
 def _is_tag(part: Any) -> bool:
@@ -234,15 +278,16 @@ def _show(value: Any) -> str:
 def _message(model: type[BaseModel], problem: Any, path: list[str]) -> str:
     kind = problem["type"]
     if kind == "extra_forbidden":
-        return f"there is no such key; {did_you_mean(path[-1], _siblings(model, path))}"
-    if kind == "missing":
-        return "this key is required"
+        known = _siblings(model, path)
+        return f"there is no such key; {did_you_mean(path[-1], known, peer_key(path[-1], known))}"
+    if kind == "string_pattern_mismatch":
+        return "use letters, digits, '.', '_' and '-', starting with a letter or digit"
     if kind == "value_error":
         return str(problem["ctx"]["error"])
     if kind.startswith("int_"):
         return "should be a whole number"
     if kind == "model_type":
-        return "should be a group of settings, such as {name: ...}"
+        return "should be a group of settings, as in {key: value}"
     text = problem["msg"].replace("Input should be", "should be").replace("a valid", "a")
     return text[0].lower() + text[1:]
 

@@ -18,15 +18,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shoal.base.errors import InputError
+from shoal.base.errors import InputError, own_code
+from shoal.base.peers import ALGORITHMS
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`: did you mean 'clip'?`, or the list of what there is."""
+def did_you_mean(word: str, known: Iterable[str], peer: str | None = None) -> str:
+    """`did you mean 'clip'?`, or the list of what there is. `peer`: ours for what other libraries call so, if they do."""
     known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean '{close[0]}'?"
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6 if peer is None else 0.9)
+    if close or peer:
+        return f"did you mean '{close[0] if close else peer}'?"
     return f"choose from: {', '.join(known)}" if known else "there are none"
 
 
@@ -101,7 +102,8 @@ def import_target(target: str, *, key: str) -> Any:
         raise InputError(f"{key} = '{target}' is not of the form module:Name or file.py:Name")
     outer = _importing.set(module_name)
     try:
-        module = _import_module(module_name, target, key)
+        with own_code(f"{key} = '{target}'"):
+            module = import_module(module_name, target, key)
     finally:
         _importing.reset(outer)
     try:
@@ -116,7 +118,8 @@ def import_target(target: str, *, key: str) -> Any:
     return found
 
 
-def _import_module(name: str, target: str, key: str) -> ModuleType:
+def import_module(name: str, target: str, key: str) -> ModuleType:
+    """The module `name`, for the setting `key = target`."""
     if name.endswith(".py"):
         return _import_file(_home / name, target, key)
     if not _is_installed(name.partition(".")[0]) and str(Path.cwd()) not in sys.path:
@@ -181,7 +184,8 @@ class Table:
         if ":" in name:
             return import_target(name, key=key)
         if name not in self.entries:
+            peer = ALGORITHMS.get(name.lower()) if self.kind == "algorithm" else None
             raise InputError(
-                f"{key} = '{name}' is not known; {did_you_mean(name, self.entries)} (or your own module:Class)"
+                f"{key} = '{name}' is not known; {did_you_mean(name, self.entries, peer)} (or your own module:Class)"
             )
         return import_target(self.entries[name], key=key)

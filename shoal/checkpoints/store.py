@@ -309,7 +309,10 @@ class CheckpointStore:
 
     def _none_whole(self, skipped: list[Skipped]) -> InputError:
         if not skipped:
-            return InputError(f"there is no checkpoint in {as_typed(self.folder)}: the run ended before its first")
+            return InputError(
+                f"there is no checkpoint in {as_typed(self.folder)} yet: a run that goes on saves one at every checkpoint.every; "
+                "one that ended before its first has to be trained again"
+            )
         reasons = "; ".join(f"{each.version}: {each.damage}" for each in skipped)
         return InputError(f"no checkpoint in {as_typed(self.folder)} is whole: restore one or train anew ({reasons})")
 

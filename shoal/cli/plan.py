@@ -59,6 +59,8 @@ def _show(plan: dict[str, Any], cluster: list[str]) -> None:
             print(
                 f"          replay of {policy['sequences_of_replay']:,} sequences, {policy['bytes_of_replay']:,} bytes"
             )
+        for note in policy["notes"]:
+            print(f"          {note}")
     kept = any(policy["sequences_of_replay"] for policy in plan["policies"].values())
     print(f"memory    {plan['memory_bytes'] / 1e6:.1f} MB of streams{' and replay' if kept else ''}")
     for line in cluster:

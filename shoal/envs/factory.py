@@ -21,7 +21,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from shoal.api.env import Env
 from shoal.api.experiment import EnvConfig
 from shoal.base.errors import InputError, ShoalError
-from shoal.base.table import did_you_mean, import_target
+from shoal.base.table import did_you_mean, import_module, import_target
 from shoal.envs.pettingzoo_games import draw_without_screen, find_game, is_game, is_game_id
 from shoal.envs.registry import ENVS
 
@@ -46,7 +46,9 @@ def build_env(config: EnvConfig, num_envs: int, *, first_slot: int, render: bool
 def _build(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> Env:
     if _choose_form(config) == "loop":
         make_one = _single_maker(config, render)
-        return _loop([make_one() for _ in range(num_envs)], config, first_slot)
+        copies = [make_one() for _ in range(num_envs)]
+        with _explained(config, "env.id"):
+            return _loop(copies, config, first_slot)
     if config.images is not None:
         raise _no_images(config)
     if _is_registered(config.id):
@@ -92,12 +94,11 @@ def _is_registered(env_id: str) -> bool:
 
 def _spec(config: EnvConfig) -> EnvSpec:
     module, _, name = config.id.rpartition(":")
-    if name.startswith(ATARI) and not module:
-        with _explained(config, "env.id"):
+    with _explained(config, "env.id"):  # importing the module registers its environments
+        if name.startswith(ATARI) and not module:
             importlib.import_module("ale_py")
-    if module:
-        with _explained(config, "env.id"):  # importing the module registers its environments
-            import_target(f"{module}:__name__", key="env.id")
+        elif module:
+            import_module(module, config.id, "env.id")
     spec = gymnasium.registry.get(name)
     if spec is None:
         close = difflib.get_close_matches(name, [*gymnasium.registry, *ENVS], n=1)
@@ -151,6 +152,8 @@ def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
             env = creator(**kwargs) if spec is None else gymnasium.make(spec, disable_env_checker=True, **kwargs)
         if not (isinstance(env, gymnasium.Env) or is_game(env)):
             raise InputError(_wrong_product(config, env))
+        if not is_game(env):
+            _check_spaces(env, "", config)
         for target, wrapper in zip(config.wrappers, wrappers, strict=True):
             with _explained(config, "env.wrappers", target):
                 env = wrapper(env)
@@ -169,6 +172,12 @@ def _loop(copies: list[Single], config: EnvConfig, first_slot: int) -> Env:
     from shoal.envs.gymnasium_loop import GymnasiumLoop
 
     return GymnasiumLoop(copies, config.id, first_slot=first_slot)
+
+
+def _check_spaces(env: Any, prefix: str, config: EnvConfig) -> None:
+    for name in (f"{prefix}observation_space", f"{prefix}action_space"):
+        if not isinstance(getattr(env, name, None), gymnasium.Space):
+            raise InputError(f"env.id = '{config.id}' has no {name}: set it to one of gymnasium.spaces in __init__")
 
 
 def _creator(config: EnvConfig, entry: str | Callable[..., Any] | None) -> Callable[..., Any]:
@@ -211,6 +220,8 @@ def _call_batched(config: EnvConfig, num_envs: int, first_slot: int) -> Any:
 
 
 def _adapt(product: Any, config: EnvConfig, first_slot: int) -> Env:
+    if isinstance(product, gymnasium.vector.VectorEnv):
+        _check_spaces(product, "single_", config)
     if isinstance(product, gymnasium.vector.VectorEnv) and config.id.startswith(ATARI):
         from shoal.envs.atari import AtariVector
 

@@ -24,6 +24,7 @@ from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs.action_log import ActionLog, check_repeated, copied
 from shoal.envs.codec import SpaceCodec
+from shoal.envs.gymnasium_masks import MaskInInfo, with_mask_in_info
 from shoal.envs.info_metrics import InfoMetrics
 from shoal.envs.registry import AGENT
 from shoal.envs.spaces import Columns, action_decoder, action_space, flat_mask, mask_width, observation_space
@@ -47,12 +48,14 @@ class GymnasiumLoop(Env):
     """
 
     def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str, *, first_slot: int = 0) -> None:
+        _check_alike(envs, name)
+        stacked = stacked_by(envs[0])
+        envs = [with_mask_in_info(env, name) for env in envs]
         self._envs, self._name, self._first_slot = envs, name, first_slot
         self.num_envs = rows = len(envs)
         first = envs[0]
-        _check_alike(envs, name)
         space = observation_space(first.observation_space, name)
-        self.groups = {AGENT: AgentGroup((AGENT,), space, action_space(first.action_space, name), stacked_by(first))}
+        self.groups = {AGENT: AgentGroup((AGENT,), space, action_space(first.action_space, name), stacked)}
         self.render_fps = float(first.metadata.get("render_fps") or self.render_fps)
         self._decode = action_decoder(first.action_space)
         self._mask_width = mask_width(first.action_space)
@@ -122,7 +125,9 @@ class GymnasiumLoop(Env):
 
     def codec(self, agent: str, rows: int) -> Codec:
         """By the spaces of the copies' own."""
-        return SpaceCodec(self.groups[AGENT].observation_space, self._envs[0].action_space, rows)
+        env = self._envs[0]
+        masked, bare = (env.masked, env.bare) if isinstance(env, MaskInInfo) else (False, False)
+        return SpaceCodec(self.groups[AGENT].observation_space, env.action_space, rows, masked=masked, bare=bare)
 
     def set_stage(self, number: int) -> bool:
         """Those of the copies' own that have such a method are told."""

@@ -19,9 +19,12 @@ from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.base.tree import tree_map
 from shoal.envs.codec import SpaceCodec
+from shoal.envs.gymnasium_masks import METHOD
 from shoal.envs.info_metrics import InfoMetrics
 from shoal.envs.registry import AGENT
 from shoal.envs.spaces import (
+    MASK,
+    OBSERVATION,
     Columns,
     action_decoder,
     action_space,
@@ -29,6 +32,7 @@ from shoal.envs.spaces import (
     flat_mask,
     mask_width,
     observation_space,
+    split_mask,
 )
 from shoal.envs.stages import tell_stage
 
@@ -43,7 +47,8 @@ class GymnasiumVector(Env):
         self._env, self._name, self._first_slot = env, name, first_slot
         self._same_step = _autoreset_mode(env, name) is AutoresetMode.SAME_STEP
         self.num_envs = rows = env.num_envs
-        self._space = observation_space(env.single_observation_space, name)
+        seen, self._masked_view, self._bare = split_mask(env.single_observation_space, env.single_action_space, name)
+        self._space = observation_space(seen, name)
         self.groups = {AGENT: AgentGroup((AGENT,), self._space, action_space(env.single_action_space, name))}
         self.render_fps = float(env.metadata.get("render_fps") or self.render_fps)
         self._decode = action_decoder(env.single_action_space)
@@ -65,7 +70,7 @@ class GymnasiumVector(Env):
         self._lengths[:] = 0
         self._images = None
         observation, info = self._call(self._env.reset, seed=self._seeds(seed))
-        self._masked = "action_mask" in info
+        self._masked = MASK in self._with_mask(observation, info)
         nothing = np.zeros(self.num_envs, bool)
         return Step({AGENT: self._turn(observation, np.zeros(self.num_envs), nothing, nothing, info)})
 
@@ -107,7 +112,8 @@ class GymnasiumVector(Env):
 
     def codec(self, agent: str, rows: int) -> Codec:
         """By the spaces of a single copy."""
-        return SpaceCodec(self._space, self._env.single_action_space, rows)
+        acts = self._env.single_action_space
+        return SpaceCodec(self._space, acts, rows, masked=self._masked_view, bare=self._bare)
 
     def set_stage(self, number: int) -> bool:
         """Passed on to the environment, if it has such a method."""
@@ -157,12 +163,23 @@ class GymnasiumVector(Env):
         self, observation: Tree, reward: Array, terminated: Array, truncated: Array, info: dict[str, Any]
     ) -> Turn:
         try:
-            seen = add_agent_axis(self._space, observation, self.num_envs)
+            info = self._with_mask(observation, info)
+            seen = add_agent_axis(self._space, self._rest(observation), self.num_envs)
             mask = self._action_mask(info)
         except (TypeError, ValueError, LookupError) as error:
             raise self._failure(error) from error
         acting = np.ones((self.num_envs, 1), bool)
         return Turn(seen, reward[:, None].astype(np.float32), terminated[:, None], truncated[:, None], acting, mask)
+
+    def _with_mask(self, observation: Tree, info: dict[str, Any]) -> dict[str, Any]:
+        """`info` with the mask, wherever the environment keeps it: see `shoal.envs.gymnasium_masks`."""
+        if self._masked_view:
+            return {**info, MASK: observation[MASK]}
+        method = getattr(self._env.unwrapped, METHOD, None) if self._mask_width and MASK not in info else None
+        return {**info, MASK: np.asarray(self._call(method))} if callable(method) else info
+
+    def _rest(self, observation: Tree) -> Tree:
+        return observation[OBSERVATION] if self._bare else observation
 
     def _action_mask(self, info: dict[str, Any]) -> Array | None:
         given = info.get("action_mask")
@@ -183,7 +200,7 @@ class GymnasiumVector(Env):
             raise self._failure("copies ended, but info['final_obs'] does not hold what they saw last")
         try:
             for row in np.flatnonzero(ended).tolist():
-                self._final.put(row, _row_of(final, row))
+                self._final.put(row, self._rest(_row_of(final, row)))
         except (TypeError, ValueError, LookupError) as error:
             raise self._failure(error) from error
         return self._final.tree

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Dict
 
 from shoal.api.env import AgentGroup, Array, Codec, Tree, Turn
 from shoal.api.experiment import ImagesConfig
@@ -19,9 +18,17 @@ from shoal.base.errors import InputError
 from shoal.base.tree import tree_leaves, tree_map
 from shoal.envs.images import ImageResizer
 from shoal.envs.pettingzoo_copies import Agent
-from shoal.envs.spaces import Columns, action_decoder, action_space, flat_mask, mask_width, observation_space
-
-MASK, OBSERVATION = "action_mask", "observation"
+from shoal.envs.spaces import (
+    MASK,
+    OBSERVATION,
+    Columns,
+    action_decoder,
+    action_space,
+    flat_mask,
+    mask_width,
+    observation_space,
+    split_mask,
+)
 
 
 class Table:
@@ -37,10 +44,7 @@ class Table:
         images: ImagesConfig | None,
     ) -> None:
         self.agents, self.mask_width, self.spaces = agents, mask_width(acts), (seen, acts)
-        self.masked = self._bare = False
-        if self.mask_width and isinstance(seen, Dict) and MASK in seen.spaces:
-            self.masked = True
-            seen, self._bare = _without_mask(seen)
+        seen, self.masked, self._bare = split_mask(seen, acts, name)
         self._resizer = ImageResizer(seen, images, name) if images is not None else None
         space = self._resizer.space if self._resizer is not None else observation_space(seen, name)
         self.group = AgentGroup(tuple(map(str, agents)), space, action_space(acts, name))
@@ -232,12 +236,6 @@ def _stem(agents: list[str]) -> str:
 
 def _tidy(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", name).strip("_")
-
-
-def _without_mask(space: Dict) -> tuple[Space[Any], bool]:
-    """The observation proper, and whether it was all there is beside the mask."""
-    rest = [(key, part) for key, part in space.spaces.items() if key != MASK]
-    return (rest[0][1], True) if [key for key, _ in rest] == [OBSERVATION] else (Dict(rest), False)
 
 
 def _leaves(tree: Tree) -> list[Array]:

@@ -17,6 +17,9 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from shoal.api.env import Array, Tree
 from shoal.base.errors import InputError
 
+MASK, OBSERVATION = "action_mask", "observation"
+"""Keys of an observation that holds its mask, and of the rest if that is one thing."""
+
 
 def observation_space(space: Space[Any], name: str) -> Space[Any]:
     """The space of what Shoal's arrays hold of the environment `name`; InputError where there is no array for it."""
@@ -74,6 +77,20 @@ def mask_width(space: Space[Any]) -> int:
     if isinstance(space, Discrete):
         return int(space.n)
     return int(space.nvec.sum()) if isinstance(space, MultiDiscrete) else 0
+
+
+def split_mask(space: Space[Any], acts: Space[Any], name: str) -> tuple[Space[Any], bool, bool]:
+    """An `action_mask` inside observations is taken out of them, in every environment.
+
+    The observation proper; whether there is a mask; whether `observation` was all there is beside it.
+    """
+    if not (isinstance(space, Dict) and MASK in space.spaces):
+        return space, False, False
+    rest = [(key, part) for key, part in space.spaces.items() if key != MASK]
+    if not mask_width(acts) or not rest:
+        why = "nothing beside it" if not rest else f"actions of {acts}: only Discrete and MultiDiscrete can be masked"
+        raise InputError(f"env.id = '{name}' has an action_mask in its observation, and {why}")
+    return (rest[0][1], True, True) if [key for key, _ in rest] == [OBSERVATION] else (Dict(rest), True, False)
 
 
 def flat_mask(mask: Any, width: int) -> Array:

@@ -12,6 +12,7 @@ from shoal.api.program import Process
 from shoal.api.worker import Pulse
 from shoal.base.errors import InputError, ShoalError
 from shoal.monitoring.bottleneck import TimeAccount
+from shoal.monitoring.logs import LOG
 from shoal.streams.control import Failure
 from shoal.workers.context import Life
 
@@ -121,12 +122,13 @@ def failure_reason(failure: Failure) -> str:
 
 
 def count_death(death: Death) -> None:
-    """A process that keeps dying ends the run: the first traceback, then the reason."""
+    """A process that keeps dying ends the run with the reason; its first traceback goes to the log."""
     link, now = death.link, time.monotonic()
     link.deaths = [*(moment for moment in link.deaths if now - moment < CRASH_SPAN), now]
     if len(link.deaths) > CRASHES:
         crashes = f"({len(link.deaths)} crashes in a row: mend that, then go on with --resume)"
-        raise ShoalError("\n".join(filter(None, [link.trace.rstrip(), f"{death.cause} {crashes}"])))
+        LOG.error("%s keeps dying, first by\n%s", link.name, link.trace.rstrip())
+        raise ShoalError(f"{death.cause} {crashes}")
 
 
 def worker_lines(links: Sequence[Link], pulses: Mapping[int, Pulse]) -> list[dict[str, Any]]:

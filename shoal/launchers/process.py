@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from multiprocessing.connection import Connection
@@ -76,14 +77,17 @@ def serve(order: ProcessOrder, connection: Connection) -> None:
     if order.core is not None:
         os.sched_setaffinity(0, {order.core})
     control = ControlEnd(connection)
-    with log_to(Path(order.logs), order.process):
-        try:
-            work(order, control)
-        except AbandonedError:  # by the launcher, which stops or starts us again
-            return
-        except BaseException as error:
-            control.fail(error)
-            raise
+    try:
+        with log_to(Path(order.logs), order.process):
+            try:
+                work(order, control)
+            except AbandonedError:  # by the launcher, which stops or starts us again
+                return
+            except BaseException as error:
+                control.fail(error)
+                raise
+    except Exception:  # is in the log, and told to the launcher: multiprocessing would print it on top
+        sys.exit(1)
 
 
 def work(order: ProcessOrder, control: ControlEnd) -> None:

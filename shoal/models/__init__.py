@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.api.policy import Model
 from shoal.base.config import Config, Named
-from shoal.base.errors import InputError
+from shoal.base.errors import InputError, own_code
 from shoal.base.table import Table
 
 if TYPE_CHECKING:
@@ -37,7 +37,16 @@ def build_model(section: Named, observation_space: Space[Any], *, at: str = "mod
     """The model that `section` names, for one observation space. `at` is where the section stands in the experiment."""
     name = model_name(section, observation_space)
     model, settings = _class_and_config(name)
-    return model(observation_space, settings.parse(section.rest, at=at))
+    config = settings.parse(section.rest, at=at)
+    if ":" not in name:
+        return model(observation_space, config)
+    from shoal.models.trial import try_model
+
+    said = f"{at}.name = '{name}'"
+    with own_code(said):
+        built = model(observation_space, config)
+    try_model(built, observation_space, said)
+    return built
 
 
 def resolved_model(section: Named, observation_space: Space[Any], *, at: str = "model") -> dict[str, Any]:

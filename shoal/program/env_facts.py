@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,9 +11,12 @@ from gymnasium import Space
 
 from shoal.api.env import AgentGroup
 from shoal.api.experiment import Experiment
+from shoal.base.errors import ShoalError, own_code
 from shoal.envs import make_env
 from shoal.envs.curriculum import env_at
 from shoal.rollout.global_state import state_space_of
+from shoal.rollout.seat import as_lanes
+from shoal.rollout.trajectory import View
 
 
 @dataclass(frozen=True)
@@ -24,15 +29,15 @@ class EnvFacts:
     state_space: Space[Any]
     """What a central critic sees: the global state, or all that all agents see."""
     game_return: Literal["sum", "mean"]
+    first: dict[str, View]
+    """Group -> what its agents see after a reset, as lanes."""
 
 
 def inspect_env(experiment: Experiment) -> EnvFacts:
     """Open one copy, reset it, close it."""
-    env = make_env(env_at(experiment, 0), 1)
-    try:
+    with own_code(f"env.id = '{experiment.env.id}'", ShoalError), closing(make_env(env_at(experiment, 0), 1)) as env:
         first = env.reset(0)
         masks = {name: turn.action_mask for name, turn in first.turns.items()}
         widths = {name: None if mask is None else mask.shape[-1] for name, mask in masks.items()}
-        return EnvFacts(env.groups, widths, state_space_of(env.groups, first), env.game_return)
-    finally:
-        env.close()
+        seen = {name: copy.deepcopy(as_lanes(turn)) for name, turn in first.turns.items()}
+        return EnvFacts(env.groups, widths, state_space_of(env.groups, first), env.game_return, seen)

@@ -5,24 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from shoal.api.algorithm import Task
 from shoal.api.experiment import Experiment
 from shoal.api.policy_spec import PolicyFacts, PolicyPlan, PolicySpec, Source
 from shoal.api.program import Program
 from shoal.base.config import Named
-from shoal.base.errors import InputError
+from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.base.table import did_you_mean
+from shoal.base.tree import tree_map
 from shoal.checkpoints.store import CheckpointStore
 from shoal.checkpoints.tags import LATEST
 from shoal.models import resolved_model
 from shoal.monitoring.run_folder import RunFolder
 from shoal.program.env_facts import EnvFacts, inspect_env
-from shoal.program.placement import lanes_per_batch, resolve_placement, with_all_copies
+from shoal.program.placement import check_shares, lanes_per_batch, resolve_placement, with_all_copies
 from shoal.program.processes import lay_out
 from shoal.program.roles import Role, assign_roles
-from shoal.rollout.plans import algorithm_class, build_algorithm
+from shoal.rollout.plans import algorithm_class, build_algorithm, fixed_policy
 from shoal.rollout.team import team_group
+from shoal.streams.inference import Ask, decide
 from shoal.workers.replay_shards import nbytes_of, sequences_of
 
 
@@ -44,6 +48,7 @@ def expand(experiment: Experiment, *, exact: bool = True, facts: EnvFacts | None
     `exact`: whether a run with lag is, if it does not say. `facts`: of its environment, where they are known already.
     """
     experiment = with_all_copies(experiment)
+    check_shares(experiment)
     facts = facts or inspect_env(experiment)
     roles = assign_roles(experiment, facts.groups)
     alone = sum(role.config.learns for role in roles) == 1
@@ -51,6 +56,8 @@ def expand(experiment: Experiment, *, exact: bool = True, facts: EnvFacts | None
     plans: dict[str, PolicyPlan] = {}
     for role in roles:
         spec = _spec(experiment, role, facts, alone=alone)
+        if spec.config.play is not None:
+            _try_script(spec, facts)
         if spec.learns:
             plans[role.policy] = _plan(experiment, spec, facts)
             spec = plans[role.policy].spec
@@ -83,6 +90,18 @@ def _spec(experiment: Experiment, role: Role, facts: EnvFacts, *, alone: bool) -
     return replace(spec, algorithm=Named(**{**settings.model_dump(), "name": section.name}), model=model, task=task)
 
 
+def _try_script(spec: PolicySpec, facts: EnvFacts) -> None:
+    """Ask it once, for what its agents see after a reset: its mistakes come out before anything is launched."""
+    seen, lanes = facts.first[spec.home], list(spec.columns)
+    policy = fixed_policy(spec)
+    noise = np.full((len(lanes), policy.noise_size), 0.5, np.float32)
+    observation, mask = tree_map(lambda array: array[lanes], (seen.observation, seen.action_mask))
+    try:
+        decide(policy, Ask(observation, np.ones(len(lanes), bool), noise, None, mask), explore=True, version=0)
+    except ShoalError as error:
+        raise InputError(str(error)) from error
+
+
 def _plan(experiment: Experiment, spec: PolicySpec, facts: EnvFacts) -> PolicyPlan:
     """With its algorithm, and what is known of it once it is built."""
     algorithm = build_algorithm(spec)
@@ -100,7 +119,7 @@ def _plan(experiment: Experiment, spec: PolicySpec, facts: EnvFacts) -> PolicyPl
     known = PolicyFacts(
         flat.parameters.numel(), flat.parameters.nbytes, flat.nbytes, needs.unroll,
         needs.burn_in + needs.unroll + needs.bootstrap, needs.max_lag, needs.replay is not None,
-        sequences_of(plan), nbytes_of(plan) if needs.replay is not None else 0,
+        sequences_of(plan), nbytes_of(plan) if needs.replay is not None else 0, algorithm.notes,
     )  # fmt: skip
     return PolicyPlan(replace(spec, facts=known), algorithm)
 

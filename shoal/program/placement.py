@@ -25,6 +25,30 @@ def with_all_copies(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update={"env": env, "placement": placed})
 
 
+def check_shares(experiment: Experiment) -> None:
+    """Every actor has as many copies, and every trainer as many actors."""
+    requested, copies = experiment.placement, experiment.env.num_envs
+    actors, trainers = _actors(requested), requested.trainers or 1
+    if rest := copies % (actors * requested.ring):
+        key = "actors" if requested.actors or actors == 1 else "trainers" if actors == trainers else "buffers"
+        ring = f" x placement.ring = {requested.ring}" if requested.ring > 1 else ""
+        more = f"env.num_envs = {copies - rest + actors * requested.ring}"
+        remedy = more if copies % requested.ring else f"{_nearest(copies // requested.ring, actors)}, or {more}"
+        raise InputError(f"placement.{key} = {actors}{ring} cannot share env.num_envs = {copies}: try {remedy}")
+    if actors % trainers:
+        raise InputError(f"placement.trainers = {trainers} cannot share placement.actors = {actors}: try {trainers}")
+
+
+def _actors(requested: PlacementConfig) -> int:
+    if isinstance(requested.actors, ActorRange):
+        return requested.actors.max
+    return requested.actors or max(requested.trainers or 1, requested.buffers)
+
+
+def _nearest(copies: int, actors: int) -> int:
+    return min((n for n in range(1, copies + 1) if copies % n == 0), key=lambda n: abs(n - actors))
+
+
 def lanes_per_batch(experiment: Experiment, lanes: int) -> int:
     """Of all replicas together."""
     actors = experiment.placement.actors
@@ -33,20 +57,14 @@ def lanes_per_batch(experiment: Experiment, lanes: int) -> int:
 
 def resolve_placement(experiment: Experiment, plans: Collection[PolicyPlan], *, exact: bool) -> PlacementConfig:
     """Fill in what was left out. Who names no actors means one process."""
-    requested, copies = experiment.placement, experiment.env.num_envs
+    requested = experiment.placement
     needs = min((plan.algorithm.needs for plan in plans), key=lambda needs: needs.max_lag)
-    trainers = requested.trainers or 1
+    trainers, actors = requested.trainers or 1, _actors(requested)
     elastic = isinstance(requested.actors, ActorRange)
-    actors = (
-        requested.actors.max
-        if isinstance(requested.actors, ActorRange)
-        else requested.actors or max(trainers, requested.buffers)
-    )
     lag = requested.max_lag if requested.max_lag is not None else max(needs.max_lag, requested.buffers and 1)
     agree = requested.agree or Named(name=needs.agree)
     sync = _sync(agree)
     alone = trainers > 1 and not sync.in_step
-    _check_shares(requested, copies, actors, trainers)
     if elastic and (trainers > 1 or not lag or requested.exact or requested.inference == "worker"):
         raise InputError(
             "placement.actors = {min, max}: actors that come and go need placement.max_lag of 1 or more, one trainer, "
@@ -73,19 +91,6 @@ def _sync(agree: Named) -> type[ReplicaSync]:
     cls: type[ReplicaSync] = SYNCS.load(agree.name)
     cls.Config.parse(agree.rest, at="placement.agree")
     return cls
-
-
-def _check_shares(requested: PlacementConfig, copies: int, actors: int, trainers: int) -> None:
-    if copies % (actors * requested.ring):
-        ring = f" x placement.ring = {requested.ring}" if requested.ring > 1 else ""
-        nearest = _nearest(copies // requested.ring, actors) if copies % requested.ring == 0 else 1
-        raise InputError(f"placement.actors = {actors}{ring} cannot share env.num_envs = {copies}: try {nearest}")
-    if actors % trainers:
-        raise InputError(f"placement.trainers = {trainers} cannot share placement.actors = {actors}: try {trainers}")
-
-
-def _nearest(copies: int, actors: int) -> int:
-    return min((n for n in range(1, copies + 1) if copies % n == 0), key=lambda n: abs(n - actors))
 
 
 def _check_buffers(placement: PlacementConfig, requested: PlacementConfig, plans: Collection[PolicyPlan]) -> None:

@@ -33,6 +33,7 @@ def plan_of(program: Program) -> dict[str, Any]:
             "bytes_of_sample_ring": sum(map(nbytes_of, samples)),
             "sequences_of_replay": facts.sequences,
             "bytes_of_replay": facts.replay_nbytes + sum(map(nbytes_of, batches)),
+            "notes": list(facts.notes),
         }
     kinds = Counter(NAMES.get(worker.kind, worker.kind) for worker in program.workers)
     replay = sum(program.policies[name].facts.replay_nbytes for name in program.learners)  # streams are counted as such

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.base.errors import InputError
+from shoal.base.peers import RECIPES
 from shoal.base.table import did_you_mean
 
 FOLDER = Path(__file__).parent
@@ -23,7 +24,10 @@ def find(recipe: str) -> Path:
             raise InputError(f"there is no file '{recipe}'")
         return path
     if recipe not in names():
-        raise InputError(f"there is no recipe '{recipe}'; {did_you_mean(recipe, names())} (or your own FILE.yaml)")
+        peer = RECIPES.get(recipe.lower())
+        raise InputError(
+            f"there is no recipe '{recipe}'; {did_you_mean(recipe, names(), peer)} (or your own FILE.yaml)"
+        )
     return FOLDER / f"{recipe}.yaml"
 
 

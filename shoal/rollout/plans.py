@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from textwrap import shorten
 
 from torch import Tensor
 
@@ -13,7 +15,7 @@ from shoal.api.policy import Policy
 from shoal.api.policy_spec import PolicyPlan, PolicySpec, Source
 from shoal.api.program import Program
 from shoal.base.config import Named
-from shoal.base.errors import InputError
+from shoal.base.errors import InputError, own_code
 from shoal.base.table import import_target
 from shoal.checkpoints.store import CheckpointStore
 from shoal.rollout.players import RandomPolicy, ScriptedPolicy
@@ -45,6 +47,8 @@ def algorithm_class(section: Named, at: str) -> type[Algorithm]:
         raise InputError(
             f"{at}.name = '{section.name}' is no Algorithm: let the class inherit from shoal.api.algorithm.Algorithm"
         )
+    if not hasattr(cls, "Config"):
+        raise InputError(f"{at}.name = '{section.name}' has no Config: name its settings in a nested class")
     return cls
 
 
@@ -55,7 +59,11 @@ def build_algorithm(spec: PolicySpec) -> Algorithm:
     assert spec.task is not None
     where = f"policies.{spec.name}.algorithm" if spec.config.algorithm else "algorithm"
     cls = algorithm_class(spec.algorithm, where)
-    built = cls(cls.Config.parse(spec.algorithm.rest, at=where), spec.model, spec.task)
+    name = spec.algorithm.name
+    with own_code(f"{where}.name = '{name}'") if ":" in name else nullcontext():
+        built = cls(cls.Config.parse(spec.algorithm.rest, at=where), spec.model, spec.task)
+        if unset := [each for each in ("needs", "policy", "flat", "optimisers") if not hasattr(built, each)]:
+            raise InputError(f"{where}.name = '{name}' has no {unset[0]}: set self.{unset[0]} in __init__")
     if spec.source is not None:
         _begin_from(built.policy, spec.source, spec)
     return built
@@ -66,7 +74,7 @@ def _begin_from(policy: Policy, source: Source, spec: PolicySpec) -> None:
     try:
         policy.load_state_dict(load_source(source).state_dict())
     except RuntimeError as error:
-        cause = " ".join(str(error).split())
+        cause = shorten(str(error), 200)
         raise InputError(
             f"policies.{spec.name}.from = '{spec.config.from_}' does not fit: use its model and spaces ({cause})"
         ) from None
@@ -86,7 +94,7 @@ def load_policy(algorithm: Algorithm, tensors: dict[str, Tensor], policy: str) -
     try:
         algorithm.load_state_dict(part)
     except (KeyError, RuntimeError, ValueError) as error:
-        cause = " ".join(str(error).split())
+        cause = shorten(str(error), 200)
         raise InputError(
             f"the checkpoint of policy '{policy}' does not fit: leave env, model and algorithm as they were ({cause})"
         ) from None
@@ -102,7 +110,7 @@ def fixed_policy(spec: PolicySpec) -> Policy:
         script = import_target(config.play, key=key)
         if not callable(script):
             raise InputError(f"{key} = '{config.play}' is no function")
-        return ScriptedPolicy(script)
+        return ScriptedPolicy(script, spec.group.action_space, f"{key} = '{config.play}'")
     source = spec.source
     assert source is not None, "checked by PolicyConfig, found by expand"
     group, policy = source.policy.group, load_source(source)

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box
+from gymnasium import Space
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
 from shoal.api.env import AgentGroup
 from shoal.api.policy import Decision, Policy, Request
+from shoal.base.errors import ShoalError, own_code
 from shoal.base.flat import Flat
 from shoal.base.tree import Tree, tree_map
 from shoal.models.heads import build_head
@@ -55,22 +57,52 @@ class RandomPolicy(Policy):
 
 
 class ScriptedPolicy(Policy):
-    """Plays what a function says."""
+    """Plays what a function says. `said`: how errors call it."""
 
     noise_size = 8
     extras: dict[str, tuple[int, ...]] = {}
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, space: Space[Any], said: str) -> None:
         super().__init__()
-        self._script = script
+        self._script, self._space, self._said = script, space, said
 
     def initial_state(self, batch: int) -> None:
         return None
 
     def act(self, request: Request, *, explore: bool) -> Decision:
         mask = None if request.action_mask is None else request.action_mask.numpy()
-        action = self._script(tree_map(lambda t: t.numpy(), request.observation), mask, request.noise.numpy())
-        return Decision(torch.as_tensor(np.asarray(action)), {}, None)
+        with own_code(self._said, ShoalError):
+            given = self._script(tree_map(lambda t: t.numpy(), request.observation), mask, request.noise.numpy())
+            action = np.asarray(given)
+        self._check(action, (len(request.noise), *(self._space.shape or ())), mask)
+        return Decision(torch.as_tensor(action), {}, None)
+
+    def _check(self, action: np.ndarray, shape: tuple[int, ...], mask: np.ndarray | None) -> None:
+        """Continuous actions may lie beyond their bounds: environments clip them, as they do those of policies."""
+        if action.shape != shape:
+            raise ShoalError(
+                f"{self._said} returned actions {list(action.shape)}: return {list(shape)}, one per observation"
+            )
+        if isinstance(self._space, Box):
+            fits = action.dtype.kind in "fiu" and np.isfinite(action)
+        elif action.dtype.kind not in "iub":
+            raise ShoalError(
+                f"{self._said} returned numbers of type {action.dtype}: return whole numbers of {self._space}"
+            )
+        else:
+            fits = (action >= 0) & (action < _counts(self._space))
+        if not np.all(fits):
+            wrong = action[~np.broadcast_to(fits, action.shape)].flat[0]
+            raise ShoalError(f"{self._said} returned the action {wrong}: return what {self._space} holds")
+        if mask is not None and isinstance(self._space, Discrete):
+            legal = np.take_along_axis(mask, action[:, None].astype(np.int64), 1)[:, 0] | ~mask.any(1)
+            if not legal.all():
+                raise ShoalError(f"{self._said} returned the action {action[~legal][0]}, which its action mask forbids")
+
+
+def _counts(space: Space[Any]) -> Any:
+    """How many values each number of a discrete action may have."""
+    return space.n if isinstance(space, Discrete) else space.nvec if isinstance(space, MultiDiscrete) else 2
 
 
 class FixedInference(InferenceClient):

@@ -18,7 +18,7 @@ from shoal.base.seeding import derive_seed
 from shoal.base.tree import Tree
 from shoal.rollout.deal import Deal
 from shoal.rollout.global_state import GlobalStateView
-from shoal.rollout.seat import Seat
+from shoal.rollout.seat import Seat, allows_something
 from shoal.streams.inference import Answer
 
 Wait = Literal["slot", "answer", "env"]
@@ -204,6 +204,7 @@ class Rollout:
         env.wants_state = any(seat.wants_state for seat in self._seats)
         self._state_view = GlobalStateView(env) if env.wants_state else None
         step = env.reset(seed)
+        self._check_masks(step)
         state = None if self._state_view is None else self._state_view.see(step)
         for seat in self._seats:
             seat.start(step.turns[seat.group], None if deal is None else deal.owned(seat.policy), state)
@@ -275,6 +276,7 @@ class Rollout:
     def _show(self, step: Step, progress: Progress) -> int:
         """Show every seat what came of its decisions; how many fragments were posted."""
         posted = 0
+        self._check_masks(step)
         place: dict[str, Any] = {"producer": self.producer, "round": self.round} if step.episodes else {}
         episodes = [replace(episode, played=self._played(episode), **place) for episode in step.episodes]
         if self._deal is not None and step.episodes:
@@ -294,6 +296,19 @@ class Rollout:
         if self._keep and posted:
             self._note_beginning()
         return posted
+
+    def _check_masks(self, step: Step) -> None:
+        """Everybody who acts has something to choose from."""
+        for name, turn in step.turns.items():
+            if turn.action_mask is None:
+                continue
+            group = self._env.groups[name]
+            nothing = turn.acting & ~allows_something(turn.action_mask, group.action_space)
+            if nothing.any():
+                row, agent = np.argwhere(nothing)[0]
+                raise ShoalError(
+                    f"the action mask of '{group.agents[agent]}' in copy {row} forbids every action: allow one to all who act"
+                )
 
     def _told(self) -> dict[str, Metric]:
         """What explorers have to tell; of several policies that learn, each has its own numbers under its name."""

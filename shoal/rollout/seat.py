@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import MultiDiscrete
 
 from shoal.api.env import Array, Turn
 from shoal.api.explorer import Explorer
@@ -223,3 +225,9 @@ def of_columns(turn: Turn, columns: list[int] | None) -> Turn:
     if columns is None:
         return turn
     return Turn(**{name: tree_map(lambda array: array[:, columns], part) for name, part in vars(turn).items()})
+
+
+def allows_something(mask: Array, space: Space[Any]) -> Array:
+    """`[..., actions]` -> `[...]`: at least one choice of each part of an action is legal."""
+    starts: Any = np.cumsum(space.nvec.reshape(-1))[:-1] if isinstance(space, MultiDiscrete) else []
+    return np.all([part.any(-1) for part in np.split(mask, starts, -1)], 0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from shoal.api.messages import Confirmed, Message
 from shoal.api.orders import Evaluate, Heard, Order, Pause, Reconfigure, SetStage
 from shoal.api.program import Program
 from shoal.api.worker import Heartbeat
-from shoal.base.errors import InputError
+from shoal.base.errors import InputError, ShoalError, one_line
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
@@ -95,6 +95,7 @@ def run_in(
     with ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
+        stack.enter_context(_in_one_line(folder, on))
         stack.enter_context(log_to(folder.logs, on))
         # Workers first: a checkpoint that does not fit must not cost the run its settings.
         workers = stack.enter_context(closing(launcher(program, start, folder)))
@@ -102,9 +103,20 @@ def run_in(
         provenance.write(folder, argv, program.experiment.seed, on, here)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
         run = _Run(folder, program, workers, start, stack, view, callbacks)
-        for note in notes:
+        for note in [*notes, *(text for name in program.learners for text in program.policies[name].facts.notes)]:
             run.note(note)
         return run.go()
+
+
+@contextmanager
+def _in_one_line(folder: RunFolder, on: str) -> Iterator[None]:
+    """What nobody expected, for example in a model or an algorithm of the user's own: its traceback is in the log."""
+    try:
+        yield
+    except ShoalError:
+        raise
+    except Exception as error:
+        raise ShoalError(f"{one_line(error)}: its traceback is in {folder.logs / f'{on}.log'}") from error
 
 
 def random_play(heartbeat: Heartbeat, program: Program) -> Scores:

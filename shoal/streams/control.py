@@ -24,7 +24,7 @@ from shoal.api.metric import METRICS
 from shoal.api.orders import Order
 from shoal.api.program import RingShape
 from shoal.base.arrays import Layout
-from shoal.base.errors import InputError, ShoalError
+from shoal.base.errors import InputError, ShoalError, one_line
 from shoal.base.table import import_target
 from shoal.monitoring.logs import shortened
 from shoal.streams.primitives import Ring
@@ -115,7 +115,7 @@ class ControlEnd:
 
     def fail(self, error: BaseException) -> None:
         """Worker: say what went wrong, before the process ends."""
-        text = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, ShoalError) else one_line(error)
         trace = "".join(traceback.format_exception(error))
         self._connection.send_bytes(
             pack(["failure", isinstance(error, InputError), shortened(text, 1000), shortened(trace)])

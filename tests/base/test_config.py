@@ -62,7 +62,10 @@ def test_another_name_forgets_the_keys_of_the_one_before(tmp_path: Path) -> None
         ("env: {id: x, id: y}", ["duplicate", "id"]),
         ("env: [", ["YAML"]),
         ("- 1", ["holds no settings"]),
-        ("", ["env", "required"]),
+        ("", ["holds no settings", "env: {id"]),
+        ("stop: {steps: 5}", ["env is not given, and has no default"]),
+        ("env: {id: x}\nname: my run", ["name = 'my run': use letters, digits"]),
+        ("env: {id: x}\nnum_envs: 4", ["num_envs = 4: there is no such key; did you mean 'env.num_envs'?"]),
         ("env: {id: x}\nname: ../up", ["name = '../up'"]),
         ("env: {id: x}\nseed: -1", ["seed = -1"]),
         ("env: {id: x}\nalgorithm: 3", ["algorithm = 3"]),
@@ -152,3 +155,28 @@ def test_a_misspelt_key_is_named_before_the_one_that_is_missing() -> None:
 
     with pytest.raises(InputError, match=r"^evaluation.evry = '1s': there is no such key; did you mean 'every'\?$"):
         Experiment.parse({"env": "CartPole-v1", "evaluation": {"evry": "1s"}})
+
+
+PLAYERS = "env: {id: x}\nagents: {player_0: one, player_1: two}\npolicies: {one: {}, two: {play: random}}\n"
+
+
+def test_agents_on_top_replace_those_of_the_file(tmp_path: Path) -> None:
+    """Which pattern comes first decides: two mappings cannot be one."""
+    everyone = load(tmp_path, PLAYERS, "agents={'*': one}")
+    assert (everyone.agents, set(everyone.policies)) == ({"*": "one"}, {"one"})
+    other = load(tmp_path, PLAYERS, "agents={'*': new}", "policies.new.play=null")
+    assert (other.agents, set(other.policies)) == ({"*": "new"}, {"new"})
+    assert load(tmp_path, PLAYERS, "agents.player_1=one").agents == {"player_0": "one", "player_1": "one"}
+
+
+@pytest.mark.parametrize("override", ["algorithm.name=dqn", "algorithm={name: dqn}"])
+def test_another_class_on_top_forgets_the_keys_of_the_first(tmp_path: Path, override: str) -> None:
+    text = "env: {id: x}\nalgorithm: {name: ppo, clip: 0.1}"
+    assert load(tmp_path, text, override).algorithm.rest == {}
+    assert load(tmp_path, text, "algorithm={name: ppo, lr: 1e-3}").algorithm.rest == {"clip": 0.1, "lr": 1e-3}
+
+
+@pytest.mark.parametrize(("file", "name"), [("my run.yaml", "my-run"), ("_a_.yaml", "a"), ("é.yaml", "experiment")])
+def test_any_file_names_its_experiment(tmp_path: Path, file: str, name: str) -> None:
+    (tmp_path / file).write_text("env: {id: x}")
+    assert load_experiment(tmp_path / file, []).name == name

@@ -177,7 +177,7 @@ def test_damaged_newer_ones_are_passed_over_and_named(tmp_path: Path) -> None:
 
 
 def test_none_whole_and_none_at_all(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no checkpoint"):
+    with pytest.raises(InputError, match="there is no checkpoint in .* yet: a run that goes on saves one"):
         CheckpointStore(tmp_path / "nowhere").latest()
     store = filled(tmp_path, 1, 2)
     damage(tmp_path, 1)

@@ -256,7 +256,6 @@ def test_your_own_file_model_and_algorithm(tmp_path: Path) -> None:
         (["train", "cartpole", "env.num_envs=many"], "env.num_envs = 'many': should be a whole number"),
         (["train", "cartpole", "algorithm.lr=fast"], "algorithm.lr = 'fast'"),
         (["train", "cartpole", "algorithm.clip=-1"], "algorithm.clip = -1: should be greater than 0"),
-        (["train", "cartpole", "algorithm.minibatch=300"], "algorithm.minibatch = 300 does not divide the batch of"),
         (["train", "cartpole", "algorithm.name=ppoo"], "algorithm.name = 'ppoo' is not known; did you mean 'ppo'?"),
         (["train", "cartpole", "model.name=mpl"], "model.name = 'mpl' is not known; did you mean 'mlp'?"),
         (["train", "cartpole", "--trial", "../escape"], "--trial = '../escape' cannot name a folder"),
@@ -271,6 +270,13 @@ def test_your_own_file_model_and_algorithm(tmp_path: Path) -> None:
 def test_wrong_input(tmp_path: Path, words: list[str], said: str) -> None:
     assert said in refused(*words, cwd=tmp_path)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("copies", [1, 7, 10, 33])
+def test_any_number_of_copies(tmp_path: Path, copies: int) -> None:
+    done = shoal("train", "cartpole", f"env.num_envs={copies}", "stop.updates=1", "--on", "inline", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "algorithm.minibatch = 256 does not divide the batch of" in done.stdout
 
 
 def test_duplicate_key(tmp_path: Path) -> None:

@@ -105,6 +105,19 @@ def test_a_module_that_fails_to_import_is_explained(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- packages and kwargs
 
 
+def test_a_missing_ale_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    with pytest.raises(InputError, match=r"env.id = 'ALE/Pong-v5' needs a package .*: pip install \"shoal\[atari\]\""):
+        make_env(EnvConfig(id="ALE/Pong-v5"), 1)
+
+
+def test_a_missing_module_is_named_with_the_id() -> None:
+    with pytest.raises(
+        InputError, match=r"env.id = 'nowhere_at_all:Thing-v0': there is no module 'nowhere_at_all' here"
+    ):
+        make_env(EnvConfig(id="nowhere_at_all:Thing-v0"), 1)
+
+
 def test_a_missing_box2d_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith(("gymnasium.envs.box2d", "Box2D"))]:
         monkeypatch.delitem(sys.modules, name)

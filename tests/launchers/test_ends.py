@@ -169,7 +169,7 @@ def test_wrong_input_that_only_a_worker_finds_ends_the_run_at_once_with_code_2(t
 
 def test_a_trainer_that_keeps_dying_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOAL_FAULT", ",".join(["trainer@update=1:raise"] * 6))
-    with pytest.raises(ShoalError, match=r"(?s)^Traceback .*ordered by SHOAL_FAULT.*\(6 crashes in a row") as caught:
+    with pytest.raises(ShoalError, match=r"^[^\n]*ordered by SHOAL_FAULT[^\n]*\(6 crashes in a row") as caught:
         shoal.train(experiment(placement={"actors": 1}), root=tmp_path, on="local", quiet=True)
     assert caught.value.exit_code == 1
     (folder,) = tmp_path.glob("base/*")
@@ -180,7 +180,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_run_as_it_was(tmp_path: Path)
     tree = experiment(placement={"actors": 1}, stop={"updates": 2})
     folder = shoal.train(tree, root=tmp_path, trial="a", on="local", quiet=True).folder
     before = (folder / "config.yaml").read_text()
-    with pytest.raises(InputError, match="does not fit"):
+    with pytest.raises(InputError, match=r"^(?=.{0,400}$).*does not fit"):
         shoal.resume("base", "a", overrides=["model.hidden=[8]"], root=tmp_path, on="local", quiet=True)
     assert (folder / "config.yaml").read_text() == before
 

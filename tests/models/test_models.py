@@ -119,6 +119,8 @@ def test_wrong_settings_name_the_key(settings: dict[str, Any], message: str) -> 
 def test_wrong_spaces_name_the_space() -> None:
     with pytest.raises(InputError, match=r"at least 36 x 36 pixels, these are 20 x 50"):
         build_model(section("nature"), Box(0, 255, (20, 50, 3), np.uint8))
+    with pytest.raises(InputError, match=r"this model takes no observations of Tuple.*: try model.name = 'auto'"):
+        build_model(section("mlp"), PARTS["tuple"])
     with pytest.raises(InputError, match=r"observations of Text"):
         build_model(section("auto"), Text(5))
     with pytest.raises(InputError, match=r"with parts, not Dict\(\)"):

@@ -15,7 +15,7 @@ from shoal.algorithms.settings import Live
 from shoal.api.algorithm import Learner, Needs, Task
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Metric
-from shoal.base.config import Count, Named, Schedule
+from shoal.base.config import Count, Named, Rate, Weight
 
 
 class A2CConfig(PolicyGradientConfig):
@@ -23,13 +23,13 @@ class A2CConfig(PolicyGradientConfig):
 
     name: Literal["a2c", "a3c"] = "a2c"
     """`a2c`: replicas of the trainer agree on every step. `a3c`: they write into the same parameters without waiting."""
-    lr: Live[float | Schedule] = 1e-3
+    lr: Live[Rate] = 1e-3
     """Learning rate of Adam; a number, or `{start, end, steps}` to anneal it linearly."""
     unroll: Count = Field(16, ge=2)
     """Decisions per lane in one batch: the batch has `lanes x unroll` rows."""
     lam: Live[float] = Field(1.0, ge=0, le=1)
     """GAE's lambda: at 1 all rewards of the fragment count, as in the paper; 0 trusts the value function."""
-    entropy: Live[float | Schedule] = 0.01
+    entropy: Live[Weight] = 0.01
     """Weight of the entropy bonus; a number or a schedule."""
     normalise_advantages: bool = False
     """Give the batch's advantages zero mean and unit spread."""

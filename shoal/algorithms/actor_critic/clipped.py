@@ -41,8 +41,8 @@ class ClippedConfig(Config):
     epochs: Live[Count] = Field(4, ge=1)
     """Passes over each batch. On a CPU 1 to 2 is often faster in wall time."""
     minibatch: Count = Field(256, ge=2)
-    """Rows per parameter change, over all replicas of the trainer; divides the batch. Recurrent models take whole lanes, so
-    there it is a multiple of `unroll x replicas`."""
+    """Rows per parameter change, over all replicas of the trainer. The batch is cut into equal parts of about this size;
+    recurrent models take whole lanes."""
     clip: Live[float] = Field(0.2, gt=0)
     """How far the new policy may move from the one that acted, as a probability ratio."""
     value_clip: Live[float | None] = Field(None, gt=0)
@@ -58,7 +58,7 @@ class ClippedPasses:
         self._owner = owner
         policy = self._policy = owner.policy
         unroll, minibatch = owner.needs.unroll, self.config.minibatch
-        self._count = count_minibatches(minibatch, unroll, owner.task, recurrent=policy.recurrent)
+        self._count, owner.notes = count_minibatches(minibatch, unroll, owner.task, recurrent=policy.recurrent)
         self.kernel: PPOKernel | None = None
         self.choose()
 

@@ -15,14 +15,14 @@ from shoal.algorithms.settings import Live
 from shoal.api.algorithm import Learner, Needs, Task
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Metric
-from shoal.base.config import Count, Named, Schedule
+from shoal.base.config import Count, Named, Rate, Weight
 
 
 class IMPALAConfig(PolicyGradientConfig, VTraceConfig):
     """IMPALA: actors run ahead, V-trace corrects for it, every row is learned from once."""
 
     name: Literal["impala"] = "impala"
-    lr: Live[float | Schedule] = 1e-3
+    lr: Live[Rate] = 1e-3
     """Learning rate of Adam; a number, or `{start, end, steps}` to anneal it linearly."""
     unroll: Count = Field(20, ge=2)
     """Decisions per lane in one batch: the batch has `lanes x unroll` rows."""
@@ -30,7 +30,7 @@ class IMPALAConfig(PolicyGradientConfig, VTraceConfig):
     """Steps per batch: its lanes are dealt out into this many parts, one step each."""
     lam: Live[float] = Field(1.0, ge=0, le=1)
     """Lambda of V-trace: 0 trusts the value function, 1 trusts the rewards seen."""
-    entropy: Live[float | Schedule] = 0.01
+    entropy: Live[Weight] = 0.01
     """Weight of the entropy bonus; a number or a schedule."""
     normalise_advantages: bool = False
     """Give the advantages of each part zero mean and unit spread."""

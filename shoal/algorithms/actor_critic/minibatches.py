@@ -14,7 +14,6 @@ from torch import Tensor
 
 from shoal.api.algorithm import Task
 from shoal.api.fragment import PER_LANE, Fragment
-from shoal.base.errors import InputError
 from shoal.base.tree import Tree, tree_map
 
 
@@ -119,20 +118,19 @@ def _map(batch: Experience, fn: Callable[[Any], Any]) -> Experience:
     return Experience(**mapped, state=None, valid=None)
 
 
-def count_minibatches(minibatch: int, unroll: int, task: Task, *, recurrent: bool) -> int:
-    """How many parts a batch is cut into; an impossible `minibatch` is an error with the nearest possible one.
+def count_minibatches(minibatch: int, unroll: int, task: Task, *, recurrent: bool) -> tuple[int, tuple[str, ...]]:
+    """How many parts a batch is cut into, as near to `minibatch` rows as equal parts can be; a note where that is not exact.
 
     Each of the trainer's replicas has `lanes / replicas` lanes and gives its share to every minibatch.
     """
-    batch = task.lanes * unroll
-    unit = unroll * task.replicas if recurrent else 1
-    if batch % minibatch == 0 and minibatch % unit == 0:
-        return batch // minibatch
-    possible = [size for size in range(unit, batch + 1, unit) if batch % size == 0 and size >= 2]
-    nearest = min(possible, key=lambda size: abs(size - minibatch))
-    whole = f" in whole lanes of {unroll}" if recurrent else ""
-    whole += f" on each of {task.replicas} trainers" if recurrent and task.replicas > 1 else ""
-    raise InputError(
-        f"algorithm.minibatch = {minibatch} does not divide the batch of {batch} "
-        f"({task.lanes} lanes x {unroll} steps){whole}: try {nearest}"
+    batch, lanes = task.lanes * unroll, task.lanes // task.replicas
+    count = max(1, min(round(batch / minibatch), lanes if recurrent else batch // 2))
+    if batch == minibatch * count and not (recurrent and lanes % count):
+        return count, ()
+    said = (
+        f"algorithm.minibatch = {minibatch} does not divide the batch of {batch} ({task.lanes} lanes x {unroll} steps)"
+    )
+    said += " in whole lanes" if recurrent else ""
+    return count, (
+        f"{said}: it is cut into {count} of about {batch // count} rows" if count > 1 else f"{said}: it is not cut",
     )

@@ -27,7 +27,7 @@ from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Metric
 from shoal.api.sight import Sight
-from shoal.base.config import Config, Count, Named, Schedule, value_at
+from shoal.base.config import Config, Count, Named, Rate, Weight, value_at
 from shoal.base.flat import Flat
 from shoal.base.seeding import derive_seed
 
@@ -35,7 +35,7 @@ from shoal.base.seeding import derive_seed
 class PolicyGradientConfig(Config):
     """The settings that all of them have."""
 
-    lr: Live[float | Schedule] = 3e-4
+    lr: Live[Rate] = 3e-4
     """Learning rate of Adam; a number, or `{start, end, steps}` to anneal it linearly."""
     unroll: Count = Field(128, ge=2)
     """Decisions per lane in one batch: the batch has `lanes x unroll` rows."""
@@ -45,7 +45,7 @@ class PolicyGradientConfig(Config):
     """Lambda of the returns: 0 trusts the value function, 1 trusts the rewards seen."""
     value_coef: Live[float] = Field(0.5, ge=0)
     """Weight of the value loss."""
-    entropy: Live[float | Schedule] = 0.0
+    entropy: Live[Weight] = 0.0
     """Weight of the entropy bonus; a number or a schedule."""
     max_grad_norm: Live[float] = Field(0.5, gt=0)
     """Bound on the gradient's norm."""
@@ -63,7 +63,7 @@ class PolicyGradientConfig(Config):
     """Tell actor and critic which of the policy's agents they speak of, as a one-hot."""
     squash: bool = False
     """Keep continuous actions inside their bounds by a tanh; otherwise the environment clips them."""
-    log_std: float = 0.0
+    log_std: float = Field(0.0, ge=-10, le=10)
     """Logarithm of the first spread of continuous actions."""
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 from torch import Tensor
 
 from shoal.algorithms.settings import Live
-from shoal.base.config import Config, Schedule
+from shoal.base.config import Config, Schedule, within
 
 
 class PrioritisedConfig(Config):
@@ -16,7 +16,7 @@ class PrioritisedConfig(Config):
 
     alpha: float = Field(0.6, ge=0, le=1)
     """How much priorities decide: a sequence is drawn in proportion to `priority ** alpha`. 0: all alike."""
-    beta: float | Schedule = Schedule(start=0.4, end=1.0, steps=100_000)
+    beta: Annotated[float | Schedule, within(0, 1)] = Schedule(start=0.4, end=1.0, steps=100_000)
     """How much of that the loss takes back, by weights `chance ** -beta`: at 1 all of it; a number, or a straight line."""
     eta: Live[float] = Field(0.9, ge=0, le=1)
     """A sequence's priority is this share of its greatest error, and the rest of its mean one (Kapturowski et al. 2019)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from shoal.api.explorer import Explorer
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Mean, Metric
 from shoal.api.policy import Policy
-from shoal.base.config import Count, Schedule, value_at
+from shoal.base.config import Count, Rate, Schedule, value_at, within
 from shoal.base.errors import InputError
 from shoal.base.flat import Flat
 from shoal.base.tree import Tree
@@ -45,9 +45,9 @@ from shoal.base.tree import Tree
 class QLearningConfig(ReplayedConfig):
     """The settings that all of them have."""
 
-    lr: Live[float | Schedule] = 1e-3
+    lr: Live[Rate] = 1e-3
     """Learning rate of Adam; a number, or `{start, end, steps}` to anneal it linearly."""
-    epsilon: Live[float | Schedule | Ladder] = Schedule(start=1.0, end=0.05, steps=10_000)
+    epsilon: Live[Annotated[float | Schedule | Ladder, within(0, 1)]] = Schedule(start=1.0, end=0.05, steps=10_000)
     """Chance of a random action; a number, a straight line over environment steps, or `{base, alpha}`: a rate for each lane."""
     double: bool = True
     """The newest parameters choose the next action, the target network values it; otherwise the target network does both."""

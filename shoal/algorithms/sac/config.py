@@ -8,7 +8,7 @@ from pydantic import Field
 
 from shoal.algorithms.q_learning.replayed import ReplayedConfig
 from shoal.algorithms.settings import Live
-from shoal.base.config import Count, Schedule
+from shoal.base.config import Count, Rate
 
 
 class SACConfig(ReplayedConfig):
@@ -23,9 +23,9 @@ class SACConfig(ReplayedConfig):
     """Updates per round of `lanes x unroll` new rows."""
     warmup: Count = Field(1_000, ge=1)
     """Rows that are kept before the first update. Until then every action is drawn evenly from all there are."""
-    lr: Live[float | Schedule] = 3e-4
+    lr: Live[Rate] = 3e-4
     """Learning rate of Adam, for actor and temperature; a number, or `{start, end, steps}` to anneal it linearly."""
-    critic_lr: Live[float | Schedule | None] = None
+    critic_lr: Live[Rate | None] = None
     """Learning rate of the critics; left out: `lr`."""
     tau: Live[float] = Field(0.005, gt=0, le=1)
     """Share by which the target critics move towards the critics after every update."""

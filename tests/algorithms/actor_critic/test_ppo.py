@@ -196,19 +196,33 @@ def test_lane_minibatches_keep_lanes_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "lanes", "words"),
+    ("settings", "lanes", "count", "words"),
     [
-        ({"minibatch": 11}, 4, "algorithm.minibatch = 11 does not divide the batch of 24 (4 lanes x 6 steps): try 12"),
-        ({"minibatch": 100}, 4, "try 24"),
-        ({"minibatch": 8, "model": GRU}, 4, "in whole lanes of 6: try 6"),
-        ({"minibatch": 6, "model": GRU, "replicas": 2}, 4, "in whole lanes of 6 on each of 2 trainers: try 12"),
-        ({"lr": Schedule(start=1e-3, end=0.0)}, 4, "algorithm.lr has no end"),
+        ({"minibatch": 12}, 4, 2, ""),
+        (
+            {"minibatch": 11},
+            4,
+            2,
+            "minibatch = 11 does not divide the batch of 24 (4 lanes x 6 steps): it is cut into 2 of",
+        ),
+        ({"minibatch": 100}, 4, 1, "it is not cut"),
+        ({"minibatch": 4}, 1, 2, "cut into 2 of about 3 rows"),
+        ({"minibatch": 12, "model": GRU}, 4, 2, ""),
+        ({"minibatch": 8, "model": GRU}, 4, 3, "cut into 3 of about 8 rows"),
+        ({"minibatch": 2, "model": GRU}, 4, 4, "cut into 4 of about 6 rows"),
+        ({"minibatch": 6, "model": GRU, "replicas": 2}, 4, 2, "cut into 2 of about 12 rows"),
     ],
 )
-def test_impossible_settings(settings: dict[str, Any], lanes: int, words: str) -> None:
-    with pytest.raises(InputError) as caught:
-        build(lanes, **settings)
-    assert words in str(caught.value)
+def test_any_minibatch_fits_any_batch(settings: dict[str, Any], lanes: int, count: int, words: str) -> None:
+    ppo = build(lanes, **settings, epochs=1)
+    if ppo.task.replicas == 1:
+        assert ppo.update(fragment(ppo), SoloLearner()).metrics["train/minibatches"].value == count
+    assert (words in ppo.notes[0]) if words else ppo.notes == ()
+
+
+def test_a_schedule_without_an_end() -> None:
+    with pytest.raises(InputError, match="algorithm.lr has no end"):
+        build(4, lr=Schedule(start=1e-3, end=0.0))
 
 
 def test_schedules_follow_environment_steps() -> None:
