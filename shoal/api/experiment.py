@@ -161,7 +161,7 @@ class PolicyConfig(Config):
     model: Annotated[Named | None, BeforeValidator(as_named)] = None
     """Its own network body; left out: the experiment's."""
     from_: str | None = Field(None, alias="from")
-    """A run whose last checkpoint it starts from: `runs/EXPERIMENT/TRIAL`, or `runs/EXPERIMENT/TRIAL:POLICY`."""
+    """Whose policy it starts from: `RUN`, `RUN:POLICY` for one of several, `RUN@best` for a tag or version (else latest)."""
     frozen: bool = False
     """Plays as it is (as `from` gives it) and does not learn."""
     play: str | None = None

@@ -13,7 +13,8 @@ from shoal.base.config import Named
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.base.table import did_you_mean
-from shoal.checkpoints.store import CheckpointStore
+from shoal.checkpoints.store import CheckpointStore, parse_which
+from shoal.checkpoints.tags import LATEST
 from shoal.models import resolved_model
 from shoal.monitoring.run_folder import RunFolder
 from shoal.program.env_facts import EnvFacts, inspect_env
@@ -52,7 +53,7 @@ def _spec(experiment: Experiment, role: Role, facts: EnvFacts, *, alone: bool) -
     group, config = facts.groups[role.group], role.config
     own = replace(group, agents=tuple(group.agents[column] for column in role.columns))
     lanes, whole = experiment.env.num_envs * len(role.columns), len(role.columns) == len(group.agents)
-    source = None if config.from_ is None else _find_source(config.from_, role.policy)
+    source = None if config.from_ is None else find_source(config.from_, role.policy, f"policies.{role.policy}.from")
     spec = PolicySpec(
         role.policy, config, role.group, role.columns, role.count, own, lanes, facts.mask_widths[role.group], whole,
         source=source,
@@ -112,13 +113,26 @@ def _sections_in_use(experiment: Experiment, specs: dict[str, PolicySpec]) -> di
     return {"policies": {**experiment.policies, **own}}
 
 
-def _find_source(source: str, name: str) -> Source:
-    """The newest version of a policy of another run: `runs/EXPERIMENT/TRIAL` or `runs/EXPERIMENT/TRIAL:POLICY`."""
-    path, _, wanted = source.partition(":")
-    folder = RunFolder.find(path)
+def parse_source(text: str) -> tuple[str, str, str]:
+    """`RUN[:POLICY][@CHECKPOINT]` -> run, policy or "", checkpoint. A folder's name has no `@`; one on the way to it may."""
+    path, at, which = text.rpartition("@")
+    if not at or "/" in which:
+        path, which = text, LATEST
+    run, _, policy = path.partition(":")
+    return run, policy, which
+
+
+def find_source(text: str, name: str, key: str) -> Source:
+    """A version of a policy of another run: the named one, or else that called `name`, or the first that learned."""
+    run, wanted, which = parse_source(text)
+    folder = RunFolder.find(run)
     program = expand(Experiment.parse(folder.read_config()))
     found = wanted or (name if name in program.learners else program.learners[0])
     if found not in program.learners:
-        raise InputError(f"policies.{name}.from = '{source}': {did_you_mean(found, program.learners)}")
-    newest = CheckpointStore(folder.checkpoints).latest()
-    return Source(program.policies[found], str(folder.checkpoints), newest.version)
+        raise InputError(f"{key} = '{text}': {did_you_mean(found, program.learners)}")
+    store = CheckpointStore(folder.checkpoints)
+    try:
+        version = store.load(parse_which(which, store.versions(), store.tags())).version
+    except InputError as error:
+        raise InputError(f"{key} = '{text}': {error}") from None
+    return Source(program.policies[found], str(folder.checkpoints), version)
