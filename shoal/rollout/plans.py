@@ -16,7 +16,7 @@ from shoal.base.config import Named
 from shoal.base.errors import InputError
 from shoal.base.table import import_target
 from shoal.checkpoints.store import CheckpointStore
-from shoal.rollout.players import RandomPolicy, ScriptedPolicy
+from shoal.rollout.players import RandomPolicy, Script, ScriptedPolicy
 
 
 class Plans(Mapping[str, PolicyPlan]):
@@ -92,17 +92,21 @@ def load_policy(algorithm: Algorithm, tensors: dict[str, Tensor], policy: str) -
         ) from None
 
 
+def load_script(target: str, key: str) -> Script:
+    """A function of the user's that plays."""
+    script: Script = import_target(target, key=key)
+    if not callable(script):
+        raise InputError(f"{key} = '{target}' is no function")
+    return script
+
+
 def fixed_policy(spec: PolicySpec) -> Policy:
     """A policy that does not learn: at random, by a function, or as another run left it."""
     config = spec.config
     if config.play == "random":
         return RandomPolicy(spec.group)
     if config.play is not None:
-        key = f"policies.{spec.name}.play"
-        script = import_target(config.play, key=key)
-        if not callable(script):
-            raise InputError(f"{key} = '{config.play}' is no function")
-        return ScriptedPolicy(script)
+        return ScriptedPolicy(load_script(config.play, f"policies.{spec.name}.play"))
     source = spec.source
     assert source is not None, "checked by PolicyConfig, found by expand"
     group, policy = source.policy.group, load_source(source)
