@@ -19,7 +19,7 @@ from shoal.checkpoints.store import CheckpointStore, parse_which
 from shoal.checkpoints.tags import LATEST
 from shoal.evaluation.sides import opposed, sides_of
 from shoal.models import resolved_model
-from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.run_folder import DEFAULT_ROOT, RunFolder
 from shoal.program.env_facts import EnvFacts, inspect_env
 from shoal.program.placement import lanes_per_batch, resolve_placement, with_all_copies
 from shoal.program.processes import lay_out
@@ -82,10 +82,10 @@ def _find_opponent(program: Program, name: str, roles: list[str]) -> Opponent:
     if name in ("random", "past", SELF):
         return Opponent(name)
     run, function, _ = parse_source(name)
-    if run.endswith(".py") or (function and "/" not in run and not Path("runs", run).is_dir()):
+    if run.endswith(".py") or (function and "/" not in run and not Path(DEFAULT_ROOT, run).is_dir()):
         load_script(name, "against")
         return Opponent(name)
-    if not function and not any(Path(folder, run).is_dir() for folder in ("", "runs")):
+    if not function and not any(Path(folder, run).is_dir() for folder in ("", DEFAULT_ROOT)):
         raise InputError(
             f"against = '{name}': there is no such run; choose from: random, past, self, RUN[:POLICY][@TAG], file.py:function"
         )

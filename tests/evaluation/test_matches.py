@@ -38,7 +38,8 @@ def experiment(**sections: Any) -> Experiment:
 
 
 def play(
-    against: list[str], episodes: int, *, plies: int | None = None, past: Past | None = None, **sections: Any
+    against: list[str], episodes: int, *, plies: int | None = None, past: Past | None = None, explore: bool = False,
+    **sections: Any,
 ) -> tuple[Scores, list[Record]]:  # fmt: skip
     """Networks as they begin, against one opponent or more; what was played is recorded."""
     program = expand(experiment(**sections), against=against)
@@ -46,7 +47,7 @@ def play(
     mailboxes: dict[str, Mailbox] = {name: MemoryMailbox(plan.algorithm.flat.nbytes, 1) for name, plan in plans.items()}
     for name, mailbox in mailboxes.items():
         mailbox.publish(0, plans[name].algorithm.flat.block.numpy())
-    watch, steps = Watch(1, min(episodes, 16), explore=False, thoughts=False), plies_of(program, plies)
+    watch, steps = Watch(1, min(episodes, 16), explore=explore, thoughts=False), plies_of(program, plies)
     if against:
         players: Any = make_matches(program, plans, mailboxes, episodes, watch, past=past or {}, plies=steps)
     else:
@@ -213,6 +214,12 @@ def test_openings_make_games_differ(against: list[str]) -> None:
     scores, records = play(against, 24, plies=3)
     assert not scores.repeated
     assert len({moves(record) for record in records}) >= 10
+
+
+def test_so_do_drawn_actions() -> None:
+    scores, records = play(["self"], 12, plies=0, explore=True)
+    assert not scores.repeated
+    assert len({moves(record) for record in records}) == 12
 
 
 def test_episodes_with_random_beginnings_are_no_replays() -> None:

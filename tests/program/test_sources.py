@@ -9,6 +9,7 @@ import pytest
 
 import shoal
 from shoal.api.experiment import Experiment
+from shoal.api.program import Program
 from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
 from shoal.program.expand import expand, parse_source
@@ -56,3 +57,16 @@ def test_a_tag_or_a_version_of_another_run(tmp_path: Path) -> None:
             expand(experiment(agents=roles, policies={"learner": {}, "rival": {"from": f"{outcome.folder}{which}"}}))
         assert words in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def test_a_version_of_another_run_is_an_opponent_and_part_of_the_program(tmp_path: Path) -> None:
+    outcome = shoal.train(experiment(), root=tmp_path, on="inline", quiet=True)
+    name = f"{outcome.folder}@2"
+    evaluated = experiment(evaluation={"every": "1 updates", "against": [name, "random", name]})
+    program = expand(evaluated)
+    assert [opponent.name for opponent in program.opponents] == [name, "random"]
+    assert {role: source.version for role, source in program.opponents[0].sources.items()} == {"player": 2}
+    assert Program.from_json(program.to_json()) == program
+    four = evaluated.model_copy(update={"env": evaluated.env.model_copy(update={"id": "shoal/connect-four"})})
+    with pytest.raises(InputError, match="it was trained for other spaces than 'player' has here"):
+        expand(four)
