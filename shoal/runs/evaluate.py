@@ -122,6 +122,6 @@ def evaluate(
     stochastic   act as in training, not greedily
     """
     loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root, against=against)
-    watch = Watch(loaded.program.experiment.seed, copies_for(episodes), explore=stochastic, thoughts=False)
+    watch = Watch(derive_seed(seed, "rollout"), copies_for(episodes), explore=stochastic, thoughts=False)
     with closing(seat_run(loaded, episodes, watch, openings)) as evaluator:
         return evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation")), loaded.version

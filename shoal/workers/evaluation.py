@@ -30,7 +30,7 @@ from shoal.base.seeding import derive_seed
 from shoal.envs.curriculum import StagedEnv
 from shoal.evaluation.clips import Clip, Clips, check_drawn
 from shoal.evaluation.episodes import EpisodeBatch, copies_for
-from shoal.evaluation.evaluator import Evaluator
+from shoal.evaluation.evaluator import Evaluator, Watch
 from shoal.evaluation.matches import MatchBatch, Matches
 from shoal.evaluation.opponents import Opponents, Past, joined, plies_of
 from shoal.evaluation.seating import seat_everyone
@@ -82,7 +82,10 @@ class EvaluationSpec(WorkerSpec):
         def seat(env: Env) -> Evaluator | Matches:
             if opponents is None:
                 return seat_everyone(program, plans, weights.held, env, plies=plies)
-            return opponents.seat(weights.held, weights.past, env, plies=plies)
+            version = next(iter(weights.held.values())).latest()
+            drawn = derive_seed(experiment.seed, "players", counter=version)
+            watch = Watch(drawn, env.num_envs, explore=False, thoughts=False)
+            return opponents.seat(weights.held, weights.past, env, watch, plies)
 
         return EvaluationWorker(
             self.name, env, weights, seat, rules,

@@ -98,6 +98,15 @@ def test_by_hand(trained: Path) -> None:
         shoal.evaluate(str(trained), checkpoint="2", overrides=["policies.rival.past=null"], against=["past"])
 
 
+def test_other_seeds_are_other_games(trained: Path) -> None:
+    """Also where nothing but the opponent draws at random."""
+    one, again, other = (
+        shoal.evaluate(str(trained), episodes=10, against=["random"], openings=0, seed=seed)[0] for seed in (1, 1, 2)
+    )
+    assert one.lengths == again.lengths
+    assert one.lengths != other.lengths
+
+
 def test_the_command(trained: Path) -> None:
     command = ["evaluate", str(trained), "--episodes", "4"]
     result = CliRunner().invoke(app, [*command, "--against", "random", "--against", "self"])
