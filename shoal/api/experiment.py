@@ -164,7 +164,7 @@ class PolicyConfig(Config):
     model: Annotated[Named | None, BeforeValidator(as_named)] = None
     """Its own network body; left out: the experiment's."""
     from_: str | None = Field(None, alias="from")
-    """A run whose last checkpoint it starts from: `runs/EXPERIMENT/TRIAL`, or `runs/EXPERIMENT/TRIAL:POLICY`."""
+    """Whose policy it starts from: `RUN`, `RUN:POLICY` for one of several, `RUN@best` for a tag or version (else latest)."""
     frozen: bool = False
     """Plays as it is (as `from` gives it) and does not learn."""
     play: Target | None = None
@@ -198,19 +198,33 @@ class CheckpointConfig(Config):
     """Save what is kept for replay too, so that a resumed run need not warm up. Left out: where it is at most 256 MB."""
 
 
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
 class EvaluationConfig(Config):
     """Scores of saved versions, played beside training by a worker of its own."""
 
     every: Cadence
     """From one version that is evaluated to the next; each is saved as a checkpoint first."""
     episodes: Count = Field(32, ge=1)
-    """Whole greedy episodes per version."""
+    """Whole greedy episodes per version; against each opponent so many."""
+    against: Annotated[list[str] | None, BeforeValidator(_as_list)] = None
+    """Opponents: `random`, `past`, `self`, `RUN[:POLICY][@TAG]`, `file.py:function`. Left out: random and past in self-play."""
+    openings: Count | None = Field(None, ge=0)
+    """Steps at the beginning of each episode in which everyone acts at random. Left out: 2 where opponents are named, else 0."""
     seconds: Duration | None = None
     """No episode begins later than this after the first; those under way are played to their end. Left out: all are played."""
     video: Duration | None = None
     """After an evaluation, film one more episode of its version, if the last film is so long ago. Left out: none are made."""
     metrics: dict[str, Reduction] = {}
     """Numbers of `info` to score as well: name -> how an episode's steps become one, `sum`, `mean`, `last` or `max`."""
+
+    @model_validator(mode="after")
+    def _not_itself_alone(self) -> Self:
+        if self.against == ["self"]:
+            raise ValueError("against = ['self']: a score against itself says nothing; add random or past")
+        return self
 
 
 class StageConfig(Config):
@@ -294,6 +308,11 @@ class Experiment(Config):
         if env[old] is not None:
             raise ValueError(f"env.{old} was renamed: write env.images")
         return {**values, "env": {key: value for key, value in env.items() if key != old}}
+
+    @property
+    def plays_itself(self) -> bool:
+        """A policy plays as the past of another: self-play."""
+        return any(policy.past is not None for policy in self.policies.values())
 
     @model_validator(mode="after")
     def _stages_follow_scores(self) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gymnasium import Space
@@ -28,6 +28,16 @@ class Source:
     policy: PolicySpec
     checkpoints: str
     version: int
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """Whom policies are evaluated against."""
+
+    name: str
+    """As it was asked for: `random`, `past`, `self`, another run, or a function."""
+    sources: dict[str, Source] = field(default_factory=dict)
+    """Of another run: policy of this run -> who plays in its place. Otherwise empty."""
 
 
 @dataclass(frozen=True)

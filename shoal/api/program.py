@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from shoal.api.experiment import ActorRange, Experiment, ResourcesConfig
 from shoal.api.messages import Message
-from shoal.api.policy_spec import PolicyPlan, PolicySpec
+from shoal.api.policy_spec import Opponent, PolicyPlan, PolicySpec
 from shoal.api.worker import Worker
 from shoal.base.arrays import Layout
 from shoal.base.config import Config
@@ -168,6 +168,8 @@ class Program:
     processes: tuple[Process, ...] = ()
     """Those with trainers first."""
     streams: dict[str, Stream] = field(default_factory=dict)
+    opponents: tuple[Opponent, ...] = ()
+    """Whom the policies that learn are evaluated against; none: everyone plays as in training."""
 
     @property
     def learners(self) -> tuple[str, ...]:

@@ -37,6 +37,13 @@ Address = Annotated[
 Runs = Annotated[
     list[str], typer.Argument(metavar="RUN...", help="Run folders, EXPERIMENT/TRIAL, or EXPERIMENT for all its trials.")
 ]
+Openings = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, help="Let everyone act at random in the first N steps. Default: 2 with --against, else 0."
+    ),
+]
+Stochastic = Annotated[bool, typer.Option("--stochastic", help="Act as in training, not greedily.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -79,15 +86,26 @@ def attach(run: Run, address: Address = None) -> None:
 def evaluate(
     run: Run,
     overrides: Overrides = None,
-    episodes: Annotated[int, typer.Option(min=1, help="Greedy episodes to play.")] = 100,
+    episodes: Annotated[int, typer.Option(min=1, help="Greedy episodes to play, against each opponent.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of those episodes.")] = 0,
     checkpoint: Annotated[str, typer.Option(metavar="TAG|N", help="`latest`, a tag, or a version.")] = "latest",
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHO",
+            help="An opponent: random, past, self, RUN[:POLICY][@TAG] or file.py:function; may be given again. "
+            "Default: random and past for self-play, otherwise everyone plays as in training.",
+        ),
+    ] = None,
+    openings: Openings = None,
+    stochastic: Stochastic = False,
     json: Json = False,
 ) -> None:
-    """Play fresh greedy episodes with a trained policy."""
+    """Play fresh greedy episodes with a trained policy, against opponents if you like."""
     from shoal.cli.evaluate import run as work
 
-    work(run, overrides or [], episodes=episodes, seed=seed, checkpoint=checkpoint, json=json)
+    options = {"episodes": episodes, "seed": seed, "checkpoint": checkpoint, "openings": openings}
+    work(run, overrides or [], json=json, stochastic=stochastic, against=against or None, **options)
 
 
 @app.command()
@@ -121,13 +139,18 @@ def rollout(
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where to; left out, rollouts/VERSION-SEED in the run folder.")
     ] = None,
-    stochastic: Annotated[bool, typer.Option("--stochastic", help="Act as in training, not greedily.")] = False,
+    stochastic: Stochastic = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of those episodes.")] = 0,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="WHO", help="An opponent, as for `evaluate`. Default: everyone plays as in training."),
+    ] = None,
+    openings: Openings = None,
 ) -> None:
     """Write every step of fresh episodes to files for numpy and pandas, and videos of them."""
     from shoal.cli.rollout import run as work
 
-    options = {"checkpoint": checkpoint, "out": out, "seed": seed}
+    options = {"checkpoint": checkpoint, "out": out, "seed": seed, "against": against, "openings": openings}
     work(run, overrides or [], episodes=episodes, video=video, stochastic=stochastic, **options)
 
 

@@ -12,9 +12,11 @@ from shoal.base.importing import importing
 def run(run: str, overrides: list[str], *, episodes: int, video: bool, stochastic: bool, **options: Any) -> None:
     """Play and write, then say where it lies."""
     with importing():
+        from shoal.cli.evaluate import warn_of_repeats
         from shoal.runs.rollout import rollout
 
     scores, folder = rollout(run, overrides=overrides, episodes=episodes, video=video, stochastic=stochastic, **options)
+    warn_of_repeats(scores)
     length = sum(scores.lengths) / len(scores.lengths)
     how = "stochastic" if stochastic else "greedy"
     print(f"{episodes} {how} episodes of {length:.1f} steps, mean return {scores.mean:.2f}, in {as_typed(folder)}")

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from shoal.api.env import Env
 from shoal.base.errors import InputError
 from shoal.base.files import make_folder, write_atomic
 from shoal.evaluation.recorder import Record
+from shoal.rollout.seat import Seat
 
 FORMAT = 1
 SUMMARY, TABLE = "rollout.json", "episodes.csv"
@@ -24,8 +26,10 @@ SUMMARY, TABLE = "rollout.json", "episodes.csv"
 class EpisodeFiles:
     """One folder. What an earlier rollout left in it goes; what else lies there stays."""
 
-    def __init__(self, folder: Path, *, seed: int, scored: list[str]) -> None:
+    def __init__(self, folder: Path, *, seed: int, scored: list[str], env: Env, seats: list[Seat]) -> None:
         self.folder, self._seed, self._scored = folder, seed, scored
+        self._groups = {name: group.agents for name, group in env.groups.items()}
+        self._players = [seat.policy for seat in seats]
         self._rows: dict[int, dict[str, Any]] = {}
         try:
             make_folder(folder)
@@ -59,7 +63,7 @@ class EpisodeFiles:
 
     def _row(self, record: Record) -> dict[str, Any]:
         episode = record.episode
-        earned = {policy: float(returns.sum()) for policy, returns in episode.played.items()}
+        earned = {policy: float(returns.sum()) for policy, returns in episode.played.items() if len(returns)}
         return {
             "episode": record.number,
             "seed": self._seed,
@@ -67,7 +71,18 @@ class EpisodeFiles:
             "length": episode.length,
             "terminated": record.ended("terminated"),
             "truncated": record.ended("truncated"),
-            "return": sum(earned[policy] for policy in self._scored),
+            "return": sum(earned.get(policy, 0.0) for policy in self._scored),
             **{f"return/{policy}": value for policy, value in earned.items()},
+            **self._who(record),
             **{f"info/{name}": value for name, value in episode.metrics.items()},
+        }
+
+    def _who(self, record: Record) -> dict[str, str]:
+        """Agent -> who played it, where there are several."""
+        if sum(map(len, self._groups.values())) < 2:
+            return {}
+        return {
+            f"player/{agent}": self._players[number]
+            for group, agents in self._groups.items()
+            for agent, number in zip(agents, record.arrays[f"{group}/policy"], strict=True)
         }

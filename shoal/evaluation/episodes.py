@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import numpy as np
 
 from shoal.api.env import Env, Episode
 from shoal.api.evaluation import Scores
+from shoal.evaluation.repeats import Repeats
 from shoal.rollout.deal import Deal
+from shoal.rollout.openings import Openings
 from shoal.rollout.rollout import Progress, Rollout, Watcher, run_one
 from shoal.rollout.seat import Seat
 
@@ -33,11 +36,15 @@ class EpisodeBatch:
     def __init__(
         self, env: Env, seats: list[Seat], episodes: int, *, seed: int, scored: list[str], deal: Deal | None = None,
         seconds: float | None = None, timeout: float = 60.0, clock: Callable[[], float] = time.monotonic,
-        watcher: Watcher | None = None,
+        watcher: Watcher | None = None, openings: Openings | None = None, selves: Collection[str] = (),
     ) -> None:  # fmt: skip
         self._env, self._episodes, self._scored, self._clock = env, episodes, scored, clock
+        self._selves = selves
         self._share = math.ceil(episodes / env.num_envs)
-        self._rollout = Rollout(env, seats, seed=seed, deal=deal, timeout=timeout, watcher=watcher)
+        self._repeats = Repeats([deal.players(row) if deal else () for row in range(env.num_envs)], watcher)
+        self._rollout = Rollout(
+            env, seats, seed=seed, deal=deal, timeout=timeout, watcher=self._repeats, openings=openings
+        )  # fmt: skip
         self._finished: list[list[Episode]] = [[] for _ in range(env.num_envs)]
         self._due = [self._share] * env.num_envs
         self.steps = 0
@@ -65,18 +72,41 @@ class EpisodeBatch:
         for episode in progress.episodes:
             self._finished[episode.row].append(episode)
 
+    def counted(self) -> dict[int, Episode]:
+        """What was played, once it is over: number -> episode, all first ones of the copies before all second ones."""
+        copies, due = self._env.num_envs, [own[:most] for own, most in zip(self._finished, self._due, strict=True)]
+        numbered = {i * copies + row: episode for row, own in enumerate(due) for i, episode in enumerate(own)}
+        return dict(sorted(numbered.items())[: self._episodes])
+
+    @property
+    def repeated(self) -> bool:
+        """All that the same players played was one and the same."""
+        return self._repeats.found
+
     def scores(self) -> Scores:
-        """What was played, once it is over."""
-        rounds = range(self._share)
-        due = zip(self._finished, self._due, strict=True)
-        own = [episodes[:count] for episodes, count in due]
-        counted = [episodes[i] for i in rounds for episodes in own if i < len(episodes)][: self._episodes]
-        returns = [sum(float(episode.played[policy].sum()) for policy in self._scored) for episode in counted]
-        by_policy = {
-            name: float(np.concatenate([e.played[name] for e in counted]).mean()) for name in counted[0].played
-        }
-        lengths = [int(episode.length) for episode in counted]
-        return Scores(returns, lengths, by_policy, _game(self._env, counted), _metrics(counted))
+        """What came of it, once it is over."""
+        episodes = list(self.counted().values())
+        scores = scores_of(self._env, episodes, self._scored)
+        return replace(scores, repeated=self.repeated, cancels=_cancel(episodes, self._selves))
+
+
+def scores_of(env: Env, episodes: list[Episode], scored: Collection[str]) -> Scores:
+    """Of some episodes; their return is that of the policies that are scored."""
+    returns = [sum(float(e.played[policy].sum()) for policy in scored if policy in e.played) for e in episodes]
+    earned: dict[str, list[np.ndarray]] = {}
+    for episode in episodes:
+        for name, values in episode.played.items():
+            earned.setdefault(name, []).append(values)
+    by_policy = {name: float(np.concatenate(values).mean()) for name, values in earned.items() if sum(map(len, values))}
+    lengths = [int(episode.length) for episode in episodes]
+    return Scores(returns, lengths, by_policy, _game(env, episodes), _metrics(episodes))
+
+
+def _cancel(episodes: list[Episode], selves: Collection[str]) -> bool:
+    """Everyone was played by the same version, and what one of them earned another lost."""
+    everyone = [np.concatenate(list(episode.returns.values())) for episode in episodes]
+    alone = all(name in selves for episode in episodes for name, values in episode.played.items() if len(values))
+    return alone and any(values.any() for values in everyone) and all(abs(values.sum()) < 1e-6 for values in everyone)
 
 
 def _game(env: Env, episodes: list[Episode]) -> float | None:

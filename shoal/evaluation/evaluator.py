@@ -5,16 +5,32 @@ Consumes a parameter version; produces scores. Has environments of its own, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from shoal.api.env import Env
 from shoal.api.evaluation import Scores
 from shoal.evaluation.episodes import EpisodeBatch
 from shoal.rollout.deal import Deal
+from shoal.rollout.openings import Openings
 from shoal.rollout.rollout import Watcher
 from shoal.rollout.seat import Seat
 from shoal.streams.parameter import ParameterReader
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How an evaluation is played that is asked for by hand."""
+
+    seed: int
+    """Of all that policies draw."""
+    copies: int
+    explore: bool
+    """Everyone plays as in training."""
+    render: bool = False
+    """Environments draw themselves."""
+    thoughts: bool = True
+    """Policies say what they think of their decisions."""
 
 
 @dataclass
@@ -27,6 +43,15 @@ class Evaluator:
     scored: list[str] = field(default_factory=list)
     deal: Callable[[int], Deal | None] = lambda seed: None
     """Who plays whom, dealt by a seed; None: as the seats say."""
+    openings: Callable[[int], Openings | None] = lambda seed: None
+    """How episodes begin, by a seed; None: policies decide from the first step on."""
+    selves: Collection[str] = ()
+    """Those that play as the version that is evaluated, scored or not."""
+
+    @property
+    def first(self) -> Evaluator:
+        """For one episode to look at."""
+        return self
 
     def evaluate(
         self, episodes: int, *, seed: int, watcher: Watcher | None = None, tell: Callable[[str], None] | None = None
@@ -50,7 +75,7 @@ class Evaluator:
             reader.latest()
         return EpisodeBatch(
             self.env, self.seats, episodes, seed=seed, scored=self.scored, deal=self.deal(seed),
-            seconds=seconds, timeout=timeout, watcher=watcher,
+            seconds=seconds, timeout=timeout, watcher=watcher, openings=self.openings(seed), selves=self.selves,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -175,7 +175,7 @@ class Recorder(Watcher):
         who = np.full((self._env.num_envs, len(self._env.groups[group].agents)), NOBODY)
         for i, seat in enumerate(answers):
             if seat.group == group:
-                who[self._place(seat)] = i
+                who[seat.places(*who.shape)] = i
         return who
 
     def _thoughts(self, group: str, answers: dict[Seat, Answer]) -> dict[str, Array]:
@@ -186,15 +186,9 @@ class Recorder(Watcher):
             for name, values in answer.extras.items() if seat.group == group else ():
                 each = _by_agent(seat, values, copies, agents if seat.columns is None else len(seat.columns))
                 array = extras.setdefault(name, np.full((copies, agents, *each.shape[2:]), np.nan, np.float32))
-                place = self._place(seat)
-                array[place] = each[place] if isinstance(place, np.ndarray) else each
+                own = np.ones(each.shape[:2], np.bool_) if seat.owned is None else seat.owned.reshape(copies, -1)
+                array[seat.places(copies, agents)] = each[own]
         return extras
-
-    def _place(self, seat: Seat) -> Array | tuple[slice, list[int] | slice]:
-        """A seat's agents among `[num_envs, agents]` of its group."""
-        if seat.owned is not None:
-            return seat.owned.reshape(self._env.num_envs, -1)
-        return slice(None), slice(None) if seat.columns is None else seat.columns
 
 
 def _by_agent(seat: Seat, values: Array, copies: int, agents: int) -> Array:

@@ -16,7 +16,7 @@ KIND = "evaluation"
 
 @dataclass(frozen=True)
 class Best:
-    """The version with the highest mean return so far; one whose score was confirmed stays the best."""
+    """The version with the highest mean return so far, against the opponents if there are any; a confirmed one stays the best."""
 
     version: int
     mean: float
@@ -65,11 +65,9 @@ class Scoreboard:
         if confirmation is not None and goal is not None and confirmation.mean >= goal:
             self.confirmed = evaluation
         mean = evaluation.scores.mean
-        best = math.isfinite(mean) and (
-            self.confirmed is not None
-            or self.best is None
-            or (evaluation.stage, mean) > (self.best.stage, self.best.mean)
-        )
+        better = self.best is None or (evaluation.stage, mean) > (self.best.stage, self.best.mean)
+        tells = math.isfinite(mean) and not evaluation.scores.cancels
+        best = tells and (self.confirmed is not None or better)
         if best:
             self.best = Best(evaluation.version, mean, evaluation.stage)
         fields = {"version": evaluation.version, "steps": evaluation.steps, "stage": evaluation.stage}
@@ -88,6 +86,17 @@ class Scoreboard:
         self._missed.update(names)
         episodes = len(scores.returns)
         return [f"evaluation.metrics.{name}: no info held '{name}' in {episodes} episodes" for name in names]
+
+    def doubts(self, scores: Scores) -> list[str]:
+        """A line for each reason why scores say less than it seems. Said once."""
+        alone = "everyone is played by the same version and the returns cancel out: name opponents, evaluation.against: [random]"
+        again = (
+            "equal players play one and the same episode again and again, nothing is random: set evaluation.openings: 4"
+        )
+        lines = {f"evaluation: {alone}": scores.cancels, f"evaluation: {again}": scores.repeated}
+        new = [line for line, holds in lines.items() if holds and line not in self._missed]
+        self._missed.update(new)
+        return new
 
     def columns(self) -> dict[str, float]:
         """The newest result for the next row, once."""
@@ -140,11 +149,15 @@ def _facts(scores: Scores) -> dict[str, Any]:
     }  # fmt: skip
     if scores.game is not None:
         facts |= {"game_return": scores.game, "policies": scores.by_policy}
+    if scores.matches:
+        facts["against"] = {opponent: tally.facts() for opponent, tally in scores.tallies.items()}
     return facts
 
 
 def _flat(facts: dict[str, Any]) -> dict[str, float]:
-    """As columns: `metrics/<name>`, `<policy>/agent_return`."""
+    """As columns: `metrics/<name>`, `<policy>/agent_return`, `against/<opponent>/<name>`."""
     numbers = {name: value for name, value in facts.items() if not isinstance(value, dict)}
     numbers |= {f"metrics/{name}": value for name, value in facts["metrics"].items()}
+    for opponent, tally in facts.get("against", {}).items():
+        numbers |= {f"against/{opponent}/{name}": value for name, value in tally.items()}
     return numbers | {f"{name}/agent_return": value for name, value in facts.get("policies", {}).items()}

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shoal.api.algorithm import Task
+from shoal.api.evaluation import SELF
 from shoal.api.experiment import Experiment
-from shoal.api.policy_spec import PolicyFacts, PolicyPlan, PolicySpec, Source
+from shoal.api.policy_spec import Opponent, PolicyFacts, PolicyPlan, PolicySpec, Source
 from shoal.api.program import Program
 from shoal.base.config import Named
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.base.table import did_you_mean
 from shoal.base.tree import tree_map
-from shoal.checkpoints.store import CheckpointStore
+from shoal.checkpoints.store import CheckpointStore, parse_which
 from shoal.checkpoints.tags import LATEST
+from shoal.evaluation.sides import opposed, sides_of
 from shoal.models import resolved_model
-from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.run_folder import DEFAULT_ROOT, RunFolder
 from shoal.program.env_facts import EnvFacts, inspect_env
 from shoal.program.placement import check_shares, lanes_per_batch, resolve_placement, with_all_copies
 from shoal.program.processes import lay_out
 from shoal.program.roles import Role, assign_roles
-from shoal.rollout.plans import algorithm_class, build_algorithm, fixed_policy
+from shoal.rollout.plans import algorithm_class, build_algorithm, fixed_policy, load_script
 from shoal.rollout.team import team_group
 from shoal.streams.inference import Ask, decide
 from shoal.workers.replay_shards import nbytes_of, sequences_of
@@ -42,10 +45,13 @@ def check_settings(experiment: Experiment) -> None:
         algorithm_class(section, at).Config.parse(section.rest, at=at)
 
 
-def expand(experiment: Experiment, *, exact: bool = True, facts: EnvFacts | None = None) -> Program:
+def expand(
+    experiment: Experiment, *, exact: bool = True, facts: EnvFacts | None = None, against: list[str] | None = None
+) -> Program:
     """Fill in what the experiment leaves open, and lay it out.
 
-    `exact`: whether a run with lag is, if it does not say. `facts`: of its environment, where they are known already.
+    `exact`: whether a run with lag is, if it does not say. `facts`: of its environment, where they are known already. `against`:
+    the opponents of an evaluation by hand; None: those of evaluations beside training, if there are any.
     """
     experiment = with_all_copies(experiment)
     check_shares(experiment)
@@ -65,14 +71,56 @@ def expand(experiment: Experiment, *, exact: bool = True, facts: EnvFacts | None
     _check_pasts(specs, plans)
     placement = resolve_placement(experiment, plans.values(), exact=exact)
     resolved = experiment.model_copy(update={"placement": placement, **_sections_in_use(experiment, specs)})
-    return lay_out(Program(resolved, specs, facts.game_return), plans)
+    program = Program(resolved, specs, facts.game_return)
+    if against is None and experiment.evaluation is not None:
+        against = default_opponents(experiment)
+        if "past" in against and not experiment.plays_itself:
+            raise InputError(
+                "evaluation.against = 'past': no policy keeps its past; add one with policies.NAME.past, or use "
+                "`shoal evaluate RUN --against past`, which takes earlier checkpoints"
+            )
+    return lay_out(replace(program, opponents=_find_opponents(program, against or [])), plans)
+
+
+def default_opponents(experiment: Experiment) -> list[str]:
+    """Whom its policies are evaluated against, if nobody else is named; none: everyone plays as in training."""
+    if experiment.evaluation is not None and experiment.evaluation.against is not None:
+        return experiment.evaluation.against
+    return ["random", "past"] if experiment.plays_itself else []
+
+
+def _find_opponents(program: Program, names: list[str]) -> tuple[Opponent, ...]:
+    """With the versions of other runs that they stand for."""
+    roles = opposed(sides_of(program))
+    if names and not roles:
+        raise InputError(f"against = '{names[0]}': this environment has one agent, which has no opponents")
+    return tuple(_find_opponent(program, name, roles) for name in dict.fromkeys(names))
+
+
+def _find_opponent(program: Program, name: str, roles: list[str]) -> Opponent:
+    if name in ("random", "past", SELF):
+        return Opponent(name)
+    run, function, _ = parse_source(name)
+    if run.endswith(".py") or (function and "/" not in run and not Path(DEFAULT_ROOT, run).is_dir()):
+        load_script(name, "against")
+        return Opponent(name)
+    if not function and not any(Path(folder, run).is_dir() for folder in ("", DEFAULT_ROOT)):
+        raise InputError(
+            f"against = '{name}': there is no such run; choose from: random, past, self, RUN[:POLICY][@TAG], file.py:function"
+        )
+    sources = {role: find_source(name, role, "against") for role in roles}
+    for role, source in sources.items():
+        here, there = program.policies[role].group, source.policy.group
+        if (here.observation_space, here.action_space) != (there.observation_space, there.action_space):
+            raise InputError(f"against = '{name}': it was trained for other spaces than '{role}' has here")
+    return Opponent(name, sources)
 
 
 def _spec(experiment: Experiment, role: Role, facts: EnvFacts, *, alone: bool) -> PolicySpec:
     group, config = facts.groups[role.group], role.config
     own = replace(group, agents=tuple(group.agents[column] for column in role.columns))
     lanes, whole = experiment.env.num_envs * len(role.columns), len(role.columns) == len(group.agents)
-    source = None if config.from_ is None else _find_source(config.from_, role.policy)
+    source = None if config.from_ is None else find_source(config.from_, role.policy, f"policies.{role.policy}.from")
     spec = PolicySpec(
         role.policy, config, role.group, role.columns, role.count, own, lanes, facts.mask_widths[role.group], whole,
         source=source,
@@ -144,13 +192,26 @@ def _sections_in_use(experiment: Experiment, specs: dict[str, PolicySpec]) -> di
     return {"policies": {**experiment.policies, **own}}
 
 
-def _find_source(source: str, name: str) -> Source:
-    """The newest version of a policy of another run: `runs/EXPERIMENT/TRIAL` or `runs/EXPERIMENT/TRIAL:POLICY`."""
-    path, _, wanted = source.partition(":")
-    folder = RunFolder.find(path)
+def parse_source(text: str) -> tuple[str, str, str]:
+    """`RUN[:POLICY][@CHECKPOINT]` -> run, policy or "", checkpoint. A folder's name has no `@`; one on the way to it may."""
+    path, at, which = text.rpartition("@")
+    if not at or "/" in which:
+        path, which = text, LATEST
+    run, _, policy = path.partition(":")
+    return run, policy, which
+
+
+def find_source(text: str, name: str, key: str) -> Source:
+    """A version of a policy of another run: the named one, or else that called `name`, or the first that learned."""
+    run, wanted, which = parse_source(text)
+    folder = RunFolder.find(run)
     program = expand(Experiment.parse(folder.read_config()))
     found = wanted or (name if name in program.learners else program.learners[0])
     if found not in program.learners:
-        raise InputError(f"policies.{name}.from = '{source}': {did_you_mean(found, program.learners)}")
-    newest = CheckpointStore(folder.checkpoints).load(LATEST)
-    return Source(program.policies[found], str(folder.checkpoints), newest.version)
+        raise InputError(f"{key} = '{text}': {did_you_mean(found, program.learners)}")
+    store = CheckpointStore(folder.checkpoints)
+    try:
+        version = store.load(parse_which(which, store.versions(), store.tags())).version
+    except InputError as error:
+        raise InputError(f"{key} = '{text}': {error}") from None
+    return Source(program.policies[found], str(folder.checkpoints), version)

@@ -1,29 +1,42 @@
-"""Who plays whom, dealt anew in each episode: the agents of a group in a new order for the policies that play them."""
+"""Who plays whom, dealt anew in each episode: an order of policies for the agents of each group."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from shoal.base.seeding import generator
 
+Order = Callable[[int, int], dict[str, Sequence[str]]]
+"""Env copy, counted over the run, and its episode -> group -> the policy of each of its agents."""
+
+
+def shuffled(cast: dict[str, list[str]], *, seed: int) -> Order:
+    """The agents of a group in a new order for the policies that play them."""
+
+    def order(slot: int, episode: int) -> dict[str, Sequence[str]]:
+        random = generator(seed, "deal", slot, episode)
+        return {group: random.permutation(np.array(policies)).tolist() for group, policies in cast.items()}
+
+    return order
+
 
 class Deal:
-    """The present deal of some env copies. `cast`: group -> the policy of each of its agents, before they are shuffled."""
+    """The present deal of some env copies."""
 
-    def __init__(self, cast: dict[str, list[str]], num_envs: int, *, seed: int, first_slot: int) -> None:
-        self._cast = {group: np.array(policies) for group, policies in cast.items()}
-        self._home = {policy: group for group, policies in cast.items() for policy in policies}
-        self._seed, self._first_slot = seed, first_slot
+    def __init__(self, order: Order, num_envs: int, *, first_slot: int) -> None:
+        self._order, self._first_slot = order, first_slot
         self._episodes = np.zeros(num_envs, np.int64)
-        self._dealt = {group: np.empty((num_envs, len(policies)), object) for group, policies in cast.items()}
+        sizes = {group: len(policies) for group, policies in order(first_slot, 0).items()}
+        self._dealt = {group: np.empty((num_envs, size), object) for group, size in sizes.items()}
         self.anew(list(range(num_envs)))
 
     def anew(self, rows: list[int]) -> None:
         """New episodes begin in these copies."""
         for row in rows:
-            random = generator(self._seed, "deal", self._first_slot + row, int(self._episodes[row]))
-            for group, policies in self._cast.items():
-                self._dealt[group][row] = random.permutation(policies)
+            for group, policies in self._order(self._first_slot + row, int(self._episodes[row])).items():
+                self._dealt[group][row] = policies
             self._episodes[row] += 1
 
     def snapshot(self) -> np.ndarray:
@@ -35,6 +48,11 @@ class Deal:
         self._episodes[:] = dealt - 1
         self.anew(list(range(len(dealt))))
 
-    def owned(self, policy: str) -> np.ndarray:
-        """bool `[num_envs * agents of its group]`: what the policy plays now."""
-        return (self._dealt[self._home[policy]] == policy).reshape(-1)
+    def owned(self, policy: str, group: str, columns: list[int] | None = None) -> np.ndarray:
+        """bool `[num_envs * agents]`: what the policy plays now, of a group or of some of its columns."""
+        dealt = self._dealt[group] if columns is None else self._dealt[group][:, columns]
+        return (dealt == policy).reshape(-1)
+
+    def players(self, row: int) -> tuple[str, ...]:
+        """Who plays in a copy now, agent by agent."""
+        return tuple(policy for dealt in self._dealt.values() for policy in dealt[row])

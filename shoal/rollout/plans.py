@@ -18,7 +18,7 @@ from shoal.base.config import Named
 from shoal.base.errors import InputError, own_code
 from shoal.base.table import import_target
 from shoal.checkpoints.store import CheckpointStore
-from shoal.rollout.players import RandomPolicy, ScriptedPolicy
+from shoal.rollout.players import RandomPolicy, Script, ScriptedPolicy
 
 
 class Plans(Mapping[str, PolicyPlan]):
@@ -100,6 +100,14 @@ def load_policy(algorithm: Algorithm, tensors: dict[str, Tensor], policy: str) -
         ) from None
 
 
+def load_script(target: str, key: str) -> Script:
+    """A function of the user's that plays."""
+    script: Script = import_target(target, key=key)
+    if not callable(script):
+        raise InputError(f"{key} = '{target}' is no function")
+    return script
+
+
 def fixed_policy(spec: PolicySpec) -> Policy:
     """A policy that does not learn: at random, by a function, or as another run left it."""
     config = spec.config
@@ -107,10 +115,7 @@ def fixed_policy(spec: PolicySpec) -> Policy:
         return RandomPolicy(spec.group)
     if config.play is not None:
         key = f"policies.{spec.name}.play"
-        script = import_target(config.play, key=key)
-        if not callable(script):
-            raise InputError(f"{key} = '{config.play}' is no function")
-        return ScriptedPolicy(script, spec.group.action_space, f"{key} = '{config.play}'")
+        return ScriptedPolicy(load_script(config.play, key), spec.group.action_space, f"{key} = '{config.play}'")
     source = spec.source
     assert source is not None, "checked by PolicyConfig, found by expand"
     group, policy = source.policy.group, load_source(source)

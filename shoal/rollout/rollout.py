@@ -18,6 +18,7 @@ from shoal.base.seeding import derive_seed
 from shoal.base.tree import Tree
 from shoal.rollout.deal import Deal
 from shoal.rollout.global_state import GlobalStateView
+from shoal.rollout.openings import Openings
 from shoal.rollout.seat import Seat, allows_something
 from shoal.streams.inference import Answer
 
@@ -70,7 +71,8 @@ class Rollout:
     """Plays on and on: ask every seat, step the environment, show every seat what came of it.
 
     `mark`, where policies decide in this process, is told when they begin (`inference`) and when they are done (`worked`).
-    `keep`: of the last so many rounds, remember how each began. `producer`: its number among all Envs of the run.
+    `keep`: of the last so many rounds, remember how each began. `producer`: its number among all Envs of the run. `openings`: how
+    episodes begin, where policies do not decide from the first step on.
     """
 
     def __init__(
@@ -86,11 +88,12 @@ class Rollout:
         stages: Stages | None = None,
         producer: int = 0,
         watcher: Watcher | None = None,
+        openings: Openings | None = None,
     ) -> None:
         self._keep, self._beginnings = keep, dict[int, Tree]()
         self._seed, self._stages = seed, stages
         self._env, self._seats, self._timeout, self._mark, self._deal = env, seats, timeout, mark, deal
-        self._watcher, self.producer = watcher, producer
+        self._watcher, self._openings, self.producer = watcher, openings, producer
         self._learners = [seat for seat in seats if seat.learns]
         self._exploring = [seat for seat in seats if seat.explorer is not None]
         self._groups: dict[str, list[Seat]] = {}
@@ -205,9 +208,12 @@ class Rollout:
         self._state_view = GlobalStateView(env) if env.wants_state else None
         step = env.reset(seed)
         self._check_masks(step)
+        if self._openings is not None:
+            self._openings.see(step)
         state = None if self._state_view is None else self._state_view.see(step)
         for seat in self._seats:
-            seat.start(step.turns[seat.group], None if deal is None else deal.owned(seat.policy), state)
+            owned = None if deal is None else deal.owned(seat.policy, seat.group, seat.columns)
+            seat.start(step.turns[seat.group], owned, state)
         return step
 
     def _enter(self, stages: Stages, stage: int) -> None:
@@ -252,6 +258,8 @@ class Rollout:
             self._answers.append(answer)
         decided = {seat: seat.take(answer) for seat, answer in zip(self._seats, self._answers, strict=True)}
         actions = {name: self._actions(seats, decided) for name, seats in self._groups.items()}
+        if self._openings is not None:
+            actions = self._openings.play(actions)
         if self._watcher is not None:
             self._watcher.act(actions, dict(zip(self._seats, self._answers, strict=True)))
         self._env.send(actions)
@@ -269,8 +277,7 @@ class Rollout:
             if seat.owned is None:
                 actions[:, seat.columns] = part
             else:
-                owned = seat.owned.reshape(copies, agents)
-                actions[owned] = part[owned]
+                actions[seat.places(copies, agents)] = part[seat.owned.reshape(copies, -1)]
         return actions
 
     def _show(self, step: Step, progress: Progress) -> int:
@@ -279,11 +286,15 @@ class Rollout:
         self._check_masks(step)
         place: dict[str, Any] = {"producer": self.producer, "round": self.round} if step.episodes else {}
         episodes = [replace(episode, played=self._played(episode), **place) for episode in step.episodes]
+        if self._openings is not None:
+            self._openings.see(step)
         if self._deal is not None and step.episodes:
             self._deal.anew([episode.row for episode in step.episodes])
         state = None if self._state_view is None else self._state_view.see(step)
         for seat in self._seats:
-            owned = self._deal.owned(seat.policy) if self._deal is not None and step.episodes else None
+            owned = None
+            if self._deal is not None and step.episodes:
+                owned = self._deal.owned(seat.policy, seat.group, seat.columns)
             if seat.see(step.turns[seat.group], step.advanced, owned, state):
                 progress.posted[seat.policy] += 1
                 posted += 1
@@ -326,7 +337,7 @@ class Rollout:
         for seat in self._seats:
             returns = episode.returns[seat.group]
             if seat.owned is not None:
-                earned[seat.policy] = returns[seat.owned.reshape(self._env.num_envs, -1)[episode.row]]
+                earned[seat.policy] = returns[seat.places(self._env.num_envs, len(returns))[episode.row]]
             else:
                 earned[seat.policy] = returns if seat.columns is None else returns[seat.columns]
         return earned

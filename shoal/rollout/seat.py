@@ -55,6 +55,14 @@ class Seat:
         """A lane is a whole env copy."""
         return self._team is not None
 
+    def places(self, copies: int, agents: int) -> np.ndarray:
+        """bool `[copies, agents of its group]`: whom it plays now."""
+        everyone = np.zeros((copies, agents), np.bool_)
+        everyone[:, slice(None) if self.columns is None else self.columns] = (
+            True if self.owned is None else self.owned.reshape(copies, -1)
+        )
+        return everyone
+
     def ready(self, round_: int = -1) -> bool:
         """There is a slot to write into and the version of its round to act with; who does not learn plays the round of others."""
         if self.builder is None:
@@ -103,7 +111,8 @@ class Seat:
         self._view = view = self._look(turn, state)
         ended = view.terminated | view.truncated
         if self.owned is not None:
-            self._view = view = masked(view, self.owned, self.owned if owned is None else owned)
+            if self._team is None:  # a team has all places of an env copy or none, and learns only where it has all
+                self._view = view = masked(view, self.owned, self.owned if owned is None else owned)
             self.owned = self.owned if owned is None else owned
         if self.explorer is not None:
             self._explore_on(self.explorer, view, ended)
@@ -118,7 +127,7 @@ class Seat:
         if self.builder is not None:
             self.builder.restart()
         self._view, self.owned = self._look(turn, state), owned
-        if owned is not None:
+        if owned is not None and self._team is None:
             self._view = masked(self._view, owned, owned)
         self._first[:] = True
         if self.explorer is not None:

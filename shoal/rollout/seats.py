@@ -10,7 +10,7 @@ from shoal.api.policy_spec import PolicyPlan, PolicySpec
 from shoal.api.program import Program
 from shoal.base.seeding import Noise
 from shoal.base.tree import tree_map
-from shoal.rollout.deal import Deal
+from shoal.rollout.deal import Deal, shuffled
 from shoal.rollout.global_state import StoredObservations
 from shoal.rollout.players import PastInference, WatchedInference
 from shoal.rollout.seat import Seat
@@ -48,7 +48,7 @@ def make_deal(program: Program, copies: int, *, seed: int, first_slot: int) -> D
     cast: dict[str, list[str]] = {}
     for spec in program.policies.values():
         cast.setdefault(spec.home, []).extend([spec.name] * spec.count)
-    return Deal(cast, copies, seed=seed, first_slot=first_slot)
+    return Deal(shuffled(cast, seed=seed), copies, first_slot=first_slot)
 
 
 # ---------------------------------------------------------------- earlier versions as opponents

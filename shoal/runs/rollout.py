@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from shoal.base.seeding import derive_seed
 from shoal.base.table import from_here
 from shoal.evaluation.episode_files import EpisodeFiles
 from shoal.evaluation.episodes import copies_for
+from shoal.evaluation.evaluator import Watch
 from shoal.evaluation.film import Film
+from shoal.evaluation.opponents import plies_of
 from shoal.evaluation.recorder import Recorder
-from shoal.evaluation.seating import Watch, make_evaluator
-from shoal.runs.evaluate import Loaded, load_run
+from shoal.runs.evaluate import Loaded, load_run, seat_run
 
 MAX_COPIES = 16
 """Env copies at most: open episodes are held in memory."""
@@ -33,18 +35,24 @@ def rollout(
     stochastic: bool = False,
     seed: int = 0,
     root: Path | str = "runs",
+    against: str | None = None,
+    openings: int | None = None,
 ) -> tuple[Scores, Path]:
-    """Play `episodes` and write them to `out`, by default into the run's folder; their scores, and where they lie."""
+    """Play `episodes` and write them to `out`, by default into the run's folder; their scores, and where they lie.
+
+    against     an opponent, as for `evaluate`; left out: everyone plays as in training, earlier versions as the present one
+    openings    steps at the beginning of each episode in which everyone acts at random
+    """
     out = None if out is None else Path(out).absolute()
-    loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root)
+    met = [] if against is None else [against]
+    loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root, against=met)
     watch = Watch(derive_seed(seed, "rollout"), copies_for(episodes, MAX_COPIES), explore=stochastic, render=video)
     scored = list(loaded.program.learners)
     with ExitStack() as stack:
-        evaluator = stack.enter_context(
-            closing(make_evaluator(loaded.program, loaded.plans, loaded.mailboxes, episodes, watch, stage=loaded.stage))
-        )
-        folder = out if out is not None else _folder(loaded, seed, stochastic=stochastic)
-        files = EpisodeFiles(folder, seed=seed, scored=scored)
+        players = stack.enter_context(closing(seat_run(loaded, episodes, watch, openings)))
+        evaluator = players.first
+        folder = out if out is not None else _folder(loaded, seed, stochastic=stochastic, against=against)
+        files = EpisodeFiles(folder, seed=seed, scored=scored, env=evaluator.env, seats=evaluator.seats)
         film = None
         if video:
             film = stack.enter_context(
@@ -53,15 +61,17 @@ def rollout(
                 )
             )
         recorder = Recorder(evaluator.env, evaluator.seats, episodes, files.write, scored=scored, camera=film)
-        scores = evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation"), watcher=recorder)
-        played = {"episodes": episodes, "seed": seed, "stochastic": stochastic, "overrides": overrides or []}
+        scores = players.evaluate(episodes, seed=derive_seed(seed, "evaluation"), watcher=recorder)
+        played: dict[str, Any] = {"episodes": episodes, "seed": seed, "stochastic": stochastic, "against": against}
+        played |= {"openings": plies_of(loaded.program, openings), "overrides": overrides or []}
         files.finish({**_origin(loaded), **played, **_table(evaluator.env, recorder.policies)})
     return scores, folder
 
 
-def _folder(loaded: Loaded, seed: int, *, stochastic: bool) -> Path:
+def _folder(loaded: Loaded, seed: int, *, stochastic: bool, against: str | None) -> Path:
     how = "-stochastic" if stochastic else ""
-    return loaded.folder.path / "rollouts" / f"{loaded.version}-{seed}{how}"
+    whom = "" if against is None else "-against-" + re.sub(r"[^A-Za-z0-9._-]+", "-", against)
+    return loaded.folder.path / "rollouts" / f"{loaded.version}-{seed}{how}{whom}"
 
 
 def _origin(loaded: Loaded) -> dict[str, Any]:

@@ -18,8 +18,8 @@ import numpy as np
 
 from shoal.api import messages, orders
 from shoal.api.env import Episode
-from shoal.api.evaluation import Evaluation, Scores
-from shoal.api.messages import Episodes, Message
+from shoal.api.evaluation import Evaluation, Match, Scores
+from shoal.api.messages import Episodes, Evaluated, Message
 from shoal.api.metric import METRICS
 from shoal.api.orders import Order
 from shoal.api.program import RingShape
@@ -33,7 +33,7 @@ from shoal.streams.primitives import Ring
 
 _KNOWN: dict[str, type] = {
     **METRICS,
-    **{cls.__name__: cls for cls in (Episode, Evaluation, Scores)},
+    **{cls.__name__: cls for cls in (Episode, Evaluation, Match, Scores)},
     **{
         name: cls
         for module in (messages, orders)
@@ -175,12 +175,23 @@ class OrderWriter:
 
 
 def pieces_of(message: Message) -> list[Message]:
-    """The message, in parts that are short enough to be told to a worker that listens. A single episode is never cut."""
+    """The message, in parts that are short enough to be told to a worker that listens. A single episode is never cut.
+
+    Of a long evaluation the single games stay behind: its numbers are the message.
+    """
+    if isinstance(message, Evaluated) and len(pack(message)) >= ROOM // 2:
+        return [Evaluated(_without_games(message.evaluation))]
     if not isinstance(message, Episodes) or len(message.episodes) < 2 or len(pack(message)) < ROOM // 2:
         return [message]
     middle = len(message.episodes) // 2
     first = dataclasses.replace(message, episodes=message.episodes[:middle])
     return [*pieces_of(first), *pieces_of(Episodes(0, {}, message.episodes[middle:]))]
+
+
+def _without_games(evaluation: Evaluation) -> Evaluation:
+    confirmation = evaluation.confirmation and dataclasses.replace(evaluation.confirmation, matches=[])
+    scores = dataclasses.replace(evaluation.scores, matches=[])
+    return dataclasses.replace(evaluation, scores=scores, confirmation=confirmation)
 
 
 class OrderReader:

@@ -28,11 +28,15 @@ class Pool:
         return list(self._numbers)
 
     def _crowded(self) -> int:
-        """The place that is missed least: the oldest, or the one whose neighbours are closest."""
+        """The place that is missed least: the oldest, or the one that the coarsest grid has no point at.
+
+        Counted from the first, a number lies on the grid of the highest power of two that divides it. Grids nest, so what is kept
+        for a finer one makes room for a coarser one as the run grows, and who left is never wanted again.
+        """
         if not self._spread or self._size == 1:
             return 0
-        gaps = np.array(self._numbers[2:]) - np.array(self._numbers[:-2])
-        return 1 + int(gaps.argmin())
+        ages = [number - self._numbers[0] for number in self._numbers]
+        return min(range(1, len(ages) - 1), key=lambda place: (ages[place] & -ages[place], ages[place]))
 
 
 class Archive:

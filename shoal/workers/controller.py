@@ -286,7 +286,8 @@ class Controller:
         goal = self._experiment.stop.return_ if evaluation.stage >= len(stages) - 1 else None
         self.todo.append(KeepScore(board.end(evaluation, goal)))
         assert self._experiment.evaluation is not None, "it was ordered"
-        for line in board.missed(self._experiment.evaluation.metrics, evaluation.scores):
+        missed = board.missed(self._experiment.evaluation.metrics, evaluation.scores)
+        for line in (*missed, *board.doubts(evaluation.scores)):
             self.todo.append(Say(line))
         if evaluation.confirmation is not None:
             self.confirmed = evaluation.confirmation

@@ -9,7 +9,7 @@ Evaluate.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -18,7 +18,7 @@ import numpy as np
 
 from shoal.api.env import Env
 from shoal.api.evaluation import Evaluation, Scores
-from shoal.api.experiment import EvaluationConfig, Experiment, StopConfig
+from shoal.api.experiment import EvaluationConfig, Experiment, PastConfig, StopConfig
 from shoal.api.messages import Evaluated, Evaluating, Message, Numbers
 from shoal.api.orders import Evaluate, Order
 from shoal.api.policy_spec import PolicyPlan
@@ -30,10 +30,14 @@ from shoal.base.seeding import derive_seed
 from shoal.envs.curriculum import StagedEnv
 from shoal.evaluation.clips import Clip, Clips, check_drawn
 from shoal.evaluation.episodes import EpisodeBatch, copies_for
-from shoal.evaluation.evaluator import Evaluator
+from shoal.evaluation.evaluator import Evaluator, Watch
+from shoal.evaluation.matches import MatchBatch, Matches
+from shoal.evaluation.opponents import Opponents, Past, joined, plies_of
 from shoal.evaluation.seating import seat_everyone
 from shoal.rollout.plans import Plans
+from shoal.rollout.seats import make_pool
 from shoal.streams import names
+from shoal.streams.past import Pool
 from shoal.streams.primitives import Mailbox, Waiter
 from shoal.streams.transports.memory import MemoryMailbox
 from shoal.workers.context import Context
@@ -56,10 +60,11 @@ class EvaluationSpec(WorkerSpec):
         return [] if program.experiment.evaluation is None else [cls(name="evaluation")]
 
     def ports(self, program: Program, plans: Mapping[str, PolicyPlan]) -> list[Port]:
-        return [
+        ports = [
             Port(names.evaluated(policy), "read", MailboxShape(plan.algorithm.flat.nbytes, 2), from_controller=True)
             for policy, plan in plans.items()
         ]
+        return ports + [Port(names.past(policy), "read") for policy in _pasts(program)]
 
     def build(self, context: Context) -> EvaluationWorker:
         program, experiment = context.program, context.program.experiment
@@ -70,12 +75,39 @@ class EvaluationSpec(WorkerSpec):
             config, experiment.stop, experiment.seed, experiment.env.timeout, max(0, len(experiment.curriculum) - 1)
         )  # fmt: skip
         plans = Plans(program)  # a trainer in the same process has its own
-        weights = Weights({policy: context.streams.mailbox(names.evaluated(policy)) for policy in plans}, plans)
+        arriving = {policy: context.streams.mailbox(names.evaluated(policy)) for policy in plans}
+        weights = Weights(arriving, plans, _earlier(context, plans))
+        opponents, plies = Opponents(program, plans) if program.opponents else None, plies_of(program)
+
+        def seat(env: Env) -> Evaluator | Matches:
+            if opponents is None:
+                return seat_everyone(program, plans, weights.held, env, plies=plies)
+            version = next(iter(weights.held.values())).latest()
+            drawn = derive_seed(experiment.seed, "players", counter=version)
+            watch = Watch(drawn, env.num_envs, explore=False, thoughts=False)
+            return opponents.seat(weights.held, weights.past, env, watch, plies)
+
         return EvaluationWorker(
-            self.name, env, weights, lambda env: seat_everyone(program, plans, weights.held, env), rules,
+            self.name, env, weights, seat, rules,
             context.streams.waiter, evaluated=context.life.evaluated, heartbeat=context.heartbeat,
             faults=context.faults_of(self), clips=_clips(experiment, config, context.checkpoints),
         )  # fmt: skip
+
+
+def _pasts(program: Program) -> dict[str, PastConfig]:
+    """Policies that play as the past of others, where it is evaluated against."""
+    if not any(opponent.name == "past" for opponent in program.opponents):
+        return {}
+    return {name: spec.config.past for name, spec in program.policies.items() if spec.config.past is not None}
+
+
+def _earlier(context: Context, plans: Plans) -> list[EarlierVersions]:
+    life, found = context.life, []
+    for name, past in _pasts(context.program).items():
+        pool = make_pool(past, life.starts[past.of], life.pools.get(name, []))
+        nbytes = plans[past.of].algorithm.flat.nbytes
+        found.append(EarlierVersions(past, pool, context.streams.mailbox(names.past(name)), nbytes))
+    return found
 
 
 def _clips(experiment: Experiment, config: EvaluationConfig, checkpoints: Path | None) -> Clips | None:
@@ -102,17 +134,45 @@ class Rules:
     """Of the curriculum: only there the return counts that `stop` names."""
 
 
+@dataclass(frozen=True)
+class EarlierVersions:
+    """Those that an opponent of training may be played by when a version is made."""
+
+    past: PastConfig
+    pool: Pool
+    mailbox: Mailbox
+    nbytes: int
+
+    def read(self, version: int) -> dict[int, np.ndarray]:
+        """Version -> parameters. Training goes on: what it no longer keeps is missing, but never the newest of all."""
+        newest = max(version // self.past.every, 0)
+        numbers = [number for number in self.pool.at(newest) if number * self.past.every < version]
+        found: dict[int, np.ndarray] = {}
+        while not found:
+            for number in numbers:
+                block = np.empty(self.nbytes, np.uint8)
+                if self.mailbox.read(number, block):
+                    found[number * self.past.every] = block
+            numbers = [self.mailbox.latest()]
+        return found
+
+
 class Weights:
     """The parameters that are to be evaluated: they come from the controller, and stay until the next version is begun."""
 
-    def __init__(self, arriving: Mapping[str, Mailbox], plans: Mapping[str, PolicyPlan]) -> None:
-        self._arriving = arriving
+    def __init__(
+        self, arriving: Mapping[str, Mailbox], plans: Mapping[str, PolicyPlan], earlier: Sequence[EarlierVersions] = ()
+    ) -> None:  # fmt: skip
+        self._arriving, self._earlier = arriving, earlier
+        self.past: Past = {}
+        """Earlier versions, as they were kept when the present one was begun."""
         self._nbytes = {name: plan.algorithm.flat.nbytes for name, plan in plans.items()}
         self.held: dict[str, Mailbox] = {name: MemoryMailbox(nbytes, 1) for name, nbytes in self._nbytes.items()}
 
     def arrived(self, version: int) -> bool:
         """Those of a version are there, or newer ones."""
-        return all(mailbox.latest() >= version for mailbox in self._arriving.values())
+        whole = all(mailbox.latest() >= version for mailbox in self._arriving.values())
+        return whole and all(earlier.mailbox.latest() >= 0 for earlier in self._earlier)
 
     def hold(self, version: int) -> bool:
         """Keep a copy; False: a newer version has taken its place."""
@@ -121,6 +181,10 @@ class Weights:
             return False
         for name, block in blocks.items():
             self.held[name].publish(version, block)
+        kept: dict[str, dict[int, np.ndarray]] = {}
+        for earlier in self._earlier:
+            kept.setdefault(earlier.past.of, {}).update(earlier.read(version))
+        self.past = joined(kept)
         return True
 
 
@@ -129,8 +193,8 @@ class _Open:
     """A version that is being evaluated."""
 
     order: Evaluate
-    players: Evaluator
-    episodes: EpisodeBatch
+    players: Evaluator | Matches
+    episodes: EpisodeBatch | MatchBatch
     began: float
     scores: Scores | None = None
     """Of the first episodes."""
@@ -144,8 +208,8 @@ class EvaluationWorker(Worker):
     """Evaluates the newest version that is due, one after the other. `evaluated`: the last that an earlier life evaluated."""
 
     def __init__(
-        self, name: str, env: StagedEnv, weights: Weights, seat: Callable[[Env], Evaluator], rules: Rules, waiter: Waiter,
-        *, evaluated: int = -1, heartbeat: Heartbeat | None = None, faults: Faults = NO_FAULTS,
+        self, name: str, env: StagedEnv, weights: Weights, seat: Callable[[Env], Evaluator | Matches], rules: Rules,
+        waiter: Waiter, *, evaluated: int = -1, heartbeat: Heartbeat | None = None, faults: Faults = NO_FAULTS,
         clips: Clips | None = None,
     ) -> None:  # fmt: skip
         self.name, self._env, self._clips = name, env, clips
@@ -194,8 +258,8 @@ class EvaluationWorker(Worker):
         return Evaluating(order.version)
 
     def _play(
-        self, players: Evaluator, episodes: int, purpose: str, version: int, seconds: float | None = None
-    ) -> EpisodeBatch:
+        self, players: Evaluator | Matches, episodes: int, purpose: str, version: int, seconds: float | None = None
+    ) -> EpisodeBatch | MatchBatch:
         seed = derive_seed(self._rules.seed, purpose, counter=version)
         return players.begin(episodes, seed=seed, seconds=seconds, timeout=self._rules.timeout)
 
@@ -228,7 +292,7 @@ class EvaluationWorker(Worker):
         if self._clips is None or not self._clips.due:
             return self._tell(open_)
         self._clips.env.enter(open_.order.stage)
-        open_.episodes = self._play(self._seat(self._clips.env), 1, "film", version)
+        open_.episodes = self._play(self._seat(self._clips.env).first, 1, "film", version)
         open_.filming = self._clips.begin(version)
         return Numbers()
 

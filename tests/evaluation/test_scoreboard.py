@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.api.evaluation import Evaluation, Scores
+from shoal.api.evaluation import Evaluation, Match, Scores
 from shoal.api.messages import Evaluated, Evaluating
 from shoal.evaluation.cost import EvaluationCost
 from shoal.evaluation.scoreboard import Scoreboard
@@ -47,6 +47,29 @@ def test_numbers_that_no_info_held_are_said_once() -> None:
     scores = Scores([1.0, 3.0], [4, 6], metrics={"here": 1.0})
     assert board.missed(["here", "gone"], scores) == ["evaluation.metrics.gone: no info held 'gone' in 2 episodes"]
     assert board.missed(["here", "gone"], scores) == []
+
+
+def test_scores_that_say_nothing_are_doubted_once_and_never_the_best() -> None:
+    board = Scoreboard()
+    scores = Scores([0.0, 0.0], [9, 9], repeated=True, cancels=True)
+    assert not board.end(Evaluation(1, 100, scores, 2.0), None)["best"]
+    alone, again = board.doubts(scores)
+    assert alone.endswith("the returns cancel out: name opponents, evaluation.against: [random]")
+    assert again.endswith("nothing is random: set evaluation.openings: 4")
+    assert board.doubts(scores) == []
+    assert board.end(judged(2, -5.0), None)["best"]
+
+
+def test_opponents_have_columns_of_their_own() -> None:
+    board = Scoreboard()
+    games = [
+        Match(who, {"a": "one", "b": who}, {"a": earned, "b": -earned}, ["a"])
+        for who, earned in (("x", 1.0), ("y", -1.0))
+    ]
+    event = board.end(Evaluation(1, 100, Scores([1.0, -1.0], [9, 9], matches=games), 2.0), None)
+    assert (event["against"]["x"]["wins"], event["against"]["y"]["losses"]) == (1, 1)
+    columns = board.columns()
+    assert (columns["eval/against/x/win_rate"], columns["eval/against/y/mean_return"]) == (1.0, -1.0)
 
 
 def test_columns_are_told_once() -> None:

@@ -16,7 +16,7 @@ from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
 from shoal.program.expand import expand
-from shoal.rollout.deal import Deal
+from shoal.rollout.deal import Deal, shuffled
 from shoal.rollout.plans import Plans
 
 train = functools.partial(shoal.train, on="inline", quiet=True)
@@ -89,18 +89,20 @@ def test_mistakes_are_one_line(sections: dict[str, Any], words: str) -> None:
 
 
 def test_a_deal_is_a_permutation_for_each_episode() -> None:
-    deal = Deal({"player": ["a", "b"]}, 6, seed=3, first_slot=0)
+    deal = Deal(shuffled({"player": ["a", "b"]}, seed=3), 6, first_slot=0)
     seen = set()
     for _ in range(20):
-        a, b = deal.owned("a").reshape(6, 2), deal.owned("b").reshape(6, 2)
+        a, b = deal.owned("a", "player").reshape(6, 2), deal.owned("b", "player").reshape(6, 2)
         assert (a ^ b).all()
         assert (a.sum(1) == 1).all()
         seen |= {tuple(row) for row in a.tolist()}
         deal.anew(list(range(6)))
     assert seen == {(True, False), (False, True)}
-    before = deal.owned("a").copy()
+    before = deal.owned("a", "player").copy()
     deal.anew([2])
-    assert np.array_equal(np.delete(before.reshape(6, 2), 2, 0), np.delete(deal.owned("a").reshape(6, 2), 2, 0))
+    assert np.array_equal(
+        np.delete(before.reshape(6, 2), 2, 0), np.delete(deal.owned("a", "player").reshape(6, 2), 2, 0)
+    )
 
 
 def test_one_learns_against_random_play(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from shoal.api import messages, orders
 from shoal.api.env import Episode
-from shoal.api.evaluation import Evaluation, Scores
+from shoal.api.evaluation import Evaluation, Match, Scores
 from shoal.api.messages import (
     Confirmed,
     Episodes,
@@ -41,7 +41,8 @@ EPISODE = Episode(
     1, 25, {"agent": np.array([1.5, -2.0])}, {"won": 1.0}, {"agent": np.array([1.5])},
     producer=3, round=7, told={"rollout/arm": Last(4.0)},
 )  # fmt: skip
-SCORES = Scores([1.5, 2.5], [3, 4], {"a": 0.5}, 2.0, {"x": 7.0})
+MATCH = Match("past", {"player_0": "a", "player_1": "past@3"}, {"player_0": 1.0, "player_1": -1.0}, ["player_0"])
+SCORES = Scores([1.5, 2.5], [3, 4], {"a": 0.5}, 2.0, {"x": 7.0}, [MATCH, MATCH], repeated=True)
 SAID: list[Message] = [
     Message(),
     Numbers(),
@@ -300,6 +301,14 @@ def test_a_long_message_is_heard_in_pieces() -> None:
 def test_a_short_message_stays_whole(message: Message) -> None:
     (piece,) = pieces_of(message)
     assert piece is message
+
+
+def test_of_a_long_evaluation_single_games_stay_behind(ring: Ring) -> None:
+    scores = dataclasses.replace(SCORES, matches=[MATCH] * 400)
+    bare = dataclasses.replace(scores, matches=[])
+    (piece,) = pieces_of(Evaluated(Evaluation(3, 300, scores, 2.5, scores)))
+    assert piece == Evaluated(Evaluation(3, 300, bare, 2.5, bare))
+    OrderWriter(ring).give("a-worker-with-a-long-name", Heard(piece))
 
 
 @pytest.mark.parametrize(("agents", "metrics"), [(1, 0), (5, 10), (20, 20)])

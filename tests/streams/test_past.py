@@ -26,8 +26,34 @@ def test_spread_ones_come_from_the_whole_run(first: int) -> None:
         assert len(numbers) == min(size, newest - first + 1)
         assert (numbers[0], numbers[-1]) == (first, newest)
     gaps = np.diff(numbers)
-    assert gaps.max() <= 3 * 500 / (size - 1), "no long time without a witness"
+    assert gaps.max() <= 2 * 500 / (size - 1), "no long time without a witness"
     assert Pool([first], 6, spread=True).at(newest) == numbers, "whoever comes late works out the same"
+
+
+@pytest.mark.parametrize(
+    ("size", "newest", "kept"),
+    [
+        (2, 500, [0, 500]),
+        (3, 10, [0, 8, 10]),
+        (3, 500, [0, 256, 500]),
+        (3, 513, [0, 512, 513]),
+        (4, 500, [0, 256, 384, 500]),
+        (5, 7, [0, 2, 4, 6, 7]),
+        (6, 500, [0, 128, 256, 384, 448, 500]),
+    ],
+)
+def test_spread_ones_move_on_with_the_run(size: int, newest: int, kept: list[int]) -> None:
+    assert Pool([0], size, spread=True).at(newest) == kept
+    assert Pool([40], size, spread=True).at(40 + newest) == [40 + number for number in kept]
+
+
+@pytest.mark.parametrize("size", range(3, 12))
+def test_no_time_is_without_a_witness(size: int) -> None:
+    """No gap is longer than twice that of numbers at even distances, however long the run is."""
+    pool = Pool([0], size, spread=True)
+    for newest in range(1000):
+        gaps = np.diff(pool.at(newest))
+        assert newest < size or gaps.max() <= 2 * newest / (size - 1), pool.at(newest)
 
 
 def test_a_pool_of_one_is_the_newest() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.api.env import Env
 from shoal.api.evaluation import Evaluation
-from shoal.api.experiment import EvaluationConfig, StopConfig
+from shoal.api.experiment import EvaluationConfig, PastConfig, StopConfig
 from shoal.api.messages import Evaluated, Evaluating, Numbers
 from shoal.api.orders import Evaluate, SetStage
 from shoal.base.seeding import Noise
@@ -17,8 +17,9 @@ from shoal.envs.gymnasium_loop import GymnasiumLoop
 from shoal.evaluation.evaluator import Evaluator
 from shoal.rollout.players import FixedInference, RandomPolicy
 from shoal.rollout.seat import Seat
+from shoal.streams.past import Pool
 from shoal.streams.transports.memory import MemoryMailbox, NoWaiting
-from shoal.workers.evaluation import STEPS_PER_POLL, EvaluationWorker, Rules, Weights
+from shoal.workers.evaluation import STEPS_PER_POLL, EarlierVersions, EvaluationWorker, Rules, Weights
 from tests.envs.sample_worlds import Counting
 from tests.workers.said import only
 
@@ -207,3 +208,29 @@ def test_a_goal_that_is_not_reached_is_not_confirmed() -> None:
     desk.save(1)
     desk.begin()
     assert desk.finish().confirmation is None
+
+
+def test_earlier_versions_are_those_that_training_keeps_and_never_itself() -> None:
+    box = MemoryMailbox(NBYTES, 8)
+    for number in range(6):
+        box.publish(number, np.full(NBYTES, number, np.uint8))
+    earlier = EarlierVersions(
+        PastConfig(of="agent", every=2, keep=3, spread=True), Pool([0], 3, spread=True), box, NBYTES
+    )
+    weights = Weights({}, {}, [earlier])
+    assert weights.arrived(7)
+    assert weights.hold(7)
+    assert {version: int(blocks["agent"][0]) for version, blocks in weights.past.items()} == {0: 0, 4: 2, 6: 3}
+    weights.hold(10)
+    assert sorted(weights.past) == [0, 8]
+
+
+def test_what_training_no_longer_keeps_is_not_met() -> None:
+    box = MemoryMailbox(NBYTES, 1)
+    earlier = EarlierVersions(PastConfig(of="agent", every=1), Pool([0], 5, spread=False), box, NBYTES)
+    weights = Weights({}, {}, [earlier])
+    assert not weights.arrived(3)
+    box.publish(9, np.full(NBYTES, 9, np.uint8))
+    assert weights.arrived(3)
+    weights.hold(3)
+    assert list(weights.past) == [9]

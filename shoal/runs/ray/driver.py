@@ -13,7 +13,7 @@ from typing import Any
 
 import ray
 
-from shoal.api.evaluation import Scores
+from shoal.api.evaluation import Match, Scores
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import VARIABLE
@@ -248,5 +248,7 @@ def _show(kind: str, what: Any, view: TerminalView | None) -> None:
 
 
 def _outcome(what: dict[str, Any], *, interrupted: bool) -> Outcome:
-    scores = None if what["scores"] is None else Scores(**what["scores"])
+    scores = what["scores"]
+    if scores is not None:
+        scores = Scores(**{**scores, "matches": [Match(**match) for match in scores.get("matches", [])]})
     return Outcome(**{**what, "folder": Path(what["folder"]), "scores": scores, "interrupted": interrupted})
