@@ -7,9 +7,11 @@ import sys
 
 def main() -> None:
     """Run a command; every failure is one line on stderr and a documented exit code."""
+    from shoal.base.descendants import adopt_orphans
     from shoal.base.errors import EXIT_INTERRUPTED, ShoalError
     from shoal.cli.app import app
 
+    adopt_orphans()
     try:
         app()
     except ShoalError as error:

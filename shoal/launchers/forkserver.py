@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import multiprocessing
+import os
+import shutil
 import signal
-from multiprocessing import forkserver, resource_tracker
+import threading
+import warnings
+from multiprocessing import forkserver, process, resource_tracker
 from multiprocessing.context import ForkServerContext
+from typing import Any
+
+from shoal.base.descendants import adopt_orphans, children, kill_below, kill_tree
+
+STARTING = threading.Lock()
+"""Held while a process is started: until its number is known here, it looks like an orphan."""
+PR_SET_PDEATHSIG = 1
+PARENT_DIED = signal.SIGUSR1
+_SERVER: Any = forkserver._forkserver
 
 
 def context() -> ForkServerContext:
@@ -27,3 +42,47 @@ def warm() -> None:
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def kill_orphans() -> None:
+    """End what environments of dead processes have left: the fork server has adopted it."""
+    with STARTING:
+        known = {process.pid for process in multiprocessing.active_children()}
+        kill_tree(*(children(_SERVER._forkserver_pid or 0) - known))
+
+
+# ---------------------------------------------------------------- in the fork server, and in what it forks into
+
+
+def guard() -> None:
+    """In the fork server: end with the launcher, however that ends, and all that is below with it, whatever hangs or is stopped."""
+    server, launcher = os.getpid(), os.getppid()
+
+    def end() -> None:
+        if os.getpid() == server:
+            kill_below(server)
+            folder = os.path.dirname(_SERVER._forkserver_address or "")
+            if os.getppid() != launcher and os.path.basename(folder).startswith("pymp-"):  # else its owner removes it
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def look(*_: object) -> None:
+        if os.getppid() != launcher:  # the thread that started us may end before its process
+            end()
+            os._exit(0)
+
+    adopt_orphans()
+    warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")  # an orphan that ended
+    atexit.register(end)
+    signal.signal(PARENT_DIED, look)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, PARENT_DIED)
+    look()
+
+
+def leave_server() -> None:
+    """In a process that was forked: the server need not live on for it, and environments may start processes, which we end."""
+    adopt_orphans()
+    signal.signal(PARENT_DIED, signal.SIG_DFL)
+    os.close(_SERVER._forkserver_alive_fd)
+    _SERVER._forkserver_alive_fd = None
+    me: Any = process.current_process()
+    me._config["daemon"] = False

@@ -1,9 +1,11 @@
-"""What processes need, imported: a fork server that has this forks into processes that share its pages."""
+"""What processes need, imported: a fork server that has this forks into processes that share its pages. It also guards them."""
 
 from __future__ import annotations
 
 from shoal.base.importing import importing
+from shoal.launchers.forkserver import guard
 
+guard()  # before all that takes its time
 with importing():
     import safetensors.torch  # noqa: F401
 

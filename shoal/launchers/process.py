@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
 import threading
 import time
+from contextlib import ExitStack, closing, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -19,9 +19,11 @@ from shoal.api.metric import Metric, merge_into
 from shoal.api.orders import Order, Save, Stop
 from shoal.api.program import Program
 from shoal.api.worker import Worker
+from shoal.base.descendants import kill_below
 from shoal.base.faults import parse_faults
 from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.store import CheckpointStore
+from shoal.launchers.forkserver import leave_server
 from shoal.monitoring.logs import log_to
 from shoal.rollout.plans import Plans
 from shoal.streams import names
@@ -38,7 +40,6 @@ QUIET = 0.1
 """Seconds between two messages that hold nothing but numbers."""
 STARTING = 60.0
 """Seconds that environments may take to be made and reset, on top of `env.timeout`."""
-PR_SET_PDEATHSIG = 1
 GRACE = 10
 """Seconds a process lives on after SIGTERM, so that the launcher can save and end the run first."""
 
@@ -68,7 +69,8 @@ class ProcessOrder(NamedTuple):
 
 def serve(order: ProcessOrder, connection: Connection) -> None:
     """Run the workers of one process until told to stop, or until the launcher is gone."""
-    die_with(order.launcher)
+    leave_server()
+    die_with(order.launcher, os.getppid())  # and with the fork server: without it the launcher takes us for dead
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the launcher decides what it means
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))  # so may this; but who sends it to us alone means us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -76,30 +78,31 @@ def serve(order: ProcessOrder, connection: Connection) -> None:
     if order.core is not None:
         os.sched_setaffinity(0, {order.core})
     control = ControlEnd(connection)
-    with log_to(Path(order.logs), order.process):
+    with log_to(Path(order.logs), order.process), suppress(AbandonedError):  # by the launcher, which starts us again
+        work(order, control)
+
+
+def work(order: ProcessOrder, control: ControlEnd) -> None:
+    """Attach to the streams, build the workers, poll them until told to stop.
+
+    What goes wrong is said before anything is closed, since that may hang. What environments started does not outlive them.
+    """
+    with ExitStack() as stack:
+        stack.callback(kill_below, os.getpid())
         try:
-            work(order, control)
-        except AbandonedError:  # by the launcher, which stops or starts us again
-            return
+            streams = AttachedStreams(order.streams, order.life.incarnation)
+            orders = OrderReader(streams.ring(names.orders(order.process)))
+            workers = build_workers(order, streams, stack)
+            poll_workers(workers, control, streams.waiter, orders)
+        except AbandonedError:
+            raise
         except BaseException as error:
             control.fail(error)
             raise
 
 
-def work(order: ProcessOrder, control: ControlEnd) -> None:
-    """Attach to the streams, build the workers, poll them until told to stop."""
-    streams = AttachedStreams(order.streams, order.life.incarnation)
-    orders = OrderReader(streams.ring(names.orders(order.process)))
-    workers = build_workers(order, streams)
-    try:
-        poll_workers(workers, control, streams.waiter, orders)
-    finally:
-        for worker in workers:
-            worker.close()
-
-
-def build_workers(order: ProcessOrder, streams: AttachedStreams) -> list[Worker]:
-    """The workers of a process, in the order in which they are polled."""
+def build_workers(order: ProcessOrder, streams: AttachedStreams, stack: ExitStack) -> list[Worker]:
+    """The workers of a process, in the order in which they are polled; `stack` closes them."""
     life = order.life
     if order.checkpoint >= 0:
         life.start = CheckpointStore(Path(order.checkpoints)).load(order.checkpoint)
@@ -112,7 +115,7 @@ def build_workers(order: ProcessOrder, streams: AttachedStreams) -> list[Worker]
         program, Plans(program), streams, life, heartbeat, parse_faults(order.faults, events_of(program)),
         supervised=True, checkpoints=Path(order.checkpoints) if order.checkpoints else None,
     )  # fmt: skip
-    workers = [spec.build(context) for spec in specs]
+    workers = [stack.enter_context(closing(spec.build(context))) for spec in specs]
     heartbeat.rest()
     return workers
 
@@ -185,16 +188,16 @@ class Outbox:
         self._sent = time.monotonic()
 
 
-def die_with(launcher: int) -> None:
-    """End with the launcher, however it ends. It is no parent of ours, the fork server is: so a thread waits for its death.
+def die_with(*others: int) -> None:
+    """End with the first of these processes, however it ends, and take along what environments have started.
 
-    End with the fork server too: without it the launcher takes us for dead, and starts another in our place.
+    So a thread waits for that: a signal of the kernel's would leave no time to do so.
     """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    handle = os.pidfd_open(launcher)
+    handles = [os.pidfd_open(other) for other in others]
 
     def watch() -> None:
-        select.select([handle], [], [])
+        select.select(handles, [], [])
+        kill_below(os.getpid())
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -16,7 +16,8 @@ from typing import Any
 
 from shoal.api.messages import Message
 from shoal.api.program import Process
-from shoal.launchers.forkserver import context, warm
+from shoal.base.descendants import kill_tree
+from shoal.launchers.forkserver import STARTING, context, kill_orphans, warm
 from shoal.launchers.links import Death, Link, failure_reason, worker_lines
 from shoal.streams.control import ControlEnd, Failure
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
@@ -27,6 +28,8 @@ PATIENCE = 5.0
 """Seconds a process has to stop before it is killed."""
 ENDING = 1.0
 """Seconds a process has to end once it has said why: a thread of its environment may hang."""
+LOST = 255
+"""The exit code of a process whose fork server has died: it may live."""
 ATTEMPTS = 20
 """To start a process, a tenth of a second apart."""
 
@@ -105,7 +108,7 @@ class Supervisor:
                 log = self._logs / f"{link.name}.log"
                 yield Death(link, f"{link.name} ended {how}: see {log}", link.life)
             elif self.away(link) > patience:
-                link.running.kill()
+                self.kill(link)
                 cause = f"{link.name} was killed: a step took longer than env.timeout = {patience:g} s"
                 yield Death(link, cause, link.life)
 
@@ -120,17 +123,19 @@ class Supervisor:
         return worker_lines(self.links)
 
     def kill(self, link: ProcessLink) -> None:
-        """End a process at once."""
-        link.running.kill()
+        """End a process at once, and what its environments have started."""
+        assert link.running.pid is not None, "it was started"
+        kill_tree(link.running.pid)
 
     def reap(self, link: ProcessLink, patience: float = PATIENCE) -> None:
         """Wait for the end of a process, or bring it about. Once is enough."""
         if link.reaped:
             return
         link.running.join(patience if link.failure is None else min(patience, ENDING))
-        if link.running.exitcode is None:
-            link.running.kill()
+        if link.running.exitcode in (None, LOST):
+            self.kill(link)
             link.running.join()
+        kill_orphans()
         link.running.close()
         link.control.close()
         link.failure, link.reaped = None, True
@@ -150,7 +155,7 @@ def _start(process: BaseProcess) -> None:
     for attempt in range(ATTEMPTS):
         warm()
         try:
-            with _without_main():
+            with STARTING, _without_main():
                 process.start()
             return
         except (OSError, EOFError):

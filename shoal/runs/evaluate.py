@@ -11,6 +11,7 @@ import torch
 from shoal.api.evaluation import Scores
 from shoal.api.experiment import Experiment
 from shoal.api.program import Program
+from shoal.base.descendants import no_new_children
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import stage_of
@@ -54,6 +55,7 @@ def load_run(
     return Loaded(folder, program, plans, load_versions(plans, found), found.version, stage_of(found))
 
 
+@no_new_children()
 def evaluate(
     run: str,
     *,

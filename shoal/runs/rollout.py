@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal.api.env import Env
 from shoal.api.evaluation import Scores
+from shoal.base.descendants import no_new_children
 from shoal.base.seeding import derive_seed
 from shoal.evaluation.episode_files import EpisodeFiles
 from shoal.evaluation.episodes import copies_for
@@ -20,6 +21,7 @@ MAX_COPIES = 16
 """Env copies at most: open episodes are held in memory."""
 
 
+@no_new_children()
 def rollout(
     run: str,
     *,

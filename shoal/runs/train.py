@@ -9,6 +9,7 @@ import torch
 
 from shoal.api.experiment import ActorRange, Experiment
 from shoal.api.program import Program
+from shoal.base.descendants import no_new_children
 from shoal.base.errors import InputError
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
@@ -24,6 +25,7 @@ from shoal.runs.run import Cluster, Outcome, run_in
 LAUNCHERS = ("inline", "local", "ray")
 
 
+@no_new_children()
 def train(
     experiment: Experiment,
     *,
@@ -48,6 +50,7 @@ def train(
     return _train(folder, program, None, on, quiet, why)
 
 
+@no_new_children()
 def resume(
     name: str,
     trial: str,

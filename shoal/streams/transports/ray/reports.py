@@ -13,6 +13,7 @@ from multiprocessing.connection import Client, Connection, Listener, wait
 
 import msgpack
 
+from shoal.base.descendants import kill_group, lives
 from shoal.streams.control import ControlEnd
 from shoal.streams.transports.ray.messages import Away, Said
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
@@ -30,6 +31,10 @@ class Reports:
         self.address, self.key = os.path.join(self._folder, "agent.sock"), secrets.token_bytes(32)
         self._listener = Listener(self.address, family="AF_UNIX", authkey=self.key, backlog=64)
         self._processes: dict[Connection, tuple[int, int]] = {}
+        self._leaders: dict[Connection, int] = {}
+        """The process at the other end, which leads a group."""
+        self._hung_up: set[int] = set()
+        """Leaders that are dead, or about to die."""
         self._ended = False
         self._looked = 0.0
         self._was_away = False
@@ -41,9 +46,10 @@ class Reports:
         while not self._ended:
             try:
                 connection = self._listener.accept()
-                number, incarnation = msgpack.unpackb(connection.recv_bytes())
+                number, incarnation, leader = msgpack.unpackb(connection.recv_bytes())
             except Exception:
                 continue
+            self._leaders[connection] = leader
             self._processes[connection] = (number, incarnation)
 
     def _gather(self) -> None:
@@ -65,6 +71,7 @@ class Reports:
                 batch.append(Said(*process, connection.recv_bytes()))
         except (EOFError, OSError):
             self._processes.pop(connection, None)
+            self._hung_up.add(self._leaders.pop(connection))
             connection.close()
 
     def _away(self) -> list[Away]:
@@ -72,6 +79,7 @@ class Reports:
         if time.monotonic() - self._looked < PULSE:
             return []
         self._looked = time.monotonic()
+        self._end_groups()
         away = {
             number: seconds for number, _ in self._processes.values() if (seconds := self._heartbeats.away(number)) > 0
         }
@@ -80,6 +88,12 @@ class Reports:
         self._was_away = bool(away)
         return [Away(away)]
 
+    def _end_groups(self) -> None:
+        """What environments of dead processes have left behind."""
+        for leader in [leader for leader in self._hung_up if not lives(leader)]:
+            kill_group(leader)
+            self._hung_up.remove(leader)
+
     def close(self) -> None:
         """Hang up."""
         self._ended = True
@@ -87,11 +101,13 @@ class Reports:
         self._listener.close()
         for connection in list(self._processes):
             connection.close()
+        self._hung_up.update(self._leaders.values())
+        self._end_groups()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def report_to(address: str, key: bytes, number: int, incarnation: int) -> ControlEnd:
     """The process's end."""
     connection = Client(address, family="AF_UNIX", authkey=key)
-    connection.send_bytes(msgpack.packb([number, incarnation]))
+    connection.send_bytes(msgpack.packb([number, incarnation, os.getpid()]))
     return ControlEnd(connection)
