@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from shoal.base.errors import InputError, ShoalError
@@ -37,6 +39,23 @@ def write_atomic(path: Path, data: bytes | str) -> None:
             temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def unwritable(path: Path | str, error: OSError) -> ShoalError:
+    """What to say where a file of a run cannot be written."""
+    remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "look at the disk"
+    return ShoalError(f"{path} cannot be written ({error.strerror}): {remedy}, then go on with --resume")
+
+
+@contextlib.contextmanager
+def disk_trouble(folder: Path) -> Iterator[None]:
+    """A disk that is full, read-only or broken ends what runs inside with one line. Other errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            raise
+        raise unwritable(error.filename or folder, error) from error
 
 
 def list_folder(folder: Path) -> list[Path]:

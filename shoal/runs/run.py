@@ -17,6 +17,7 @@ from shoal.api.messages import Message
 from shoal.api.orders import Evaluate, Heard, Order, Pause, Reconfigure, SetStage
 from shoal.api.program import Program
 from shoal.base.errors import InputError
+from shoal.base.files import disk_trouble
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
@@ -83,7 +84,7 @@ def run_in(
     on: str, view: View | None, argv: list[str], why: str | None,
 ) -> Outcome:  # fmt: skip
     """One run in its folder, with whatever launcher; `why`: the first thing to say."""
-    with ExitStack() as stack:
+    with disk_trouble(folder.path), ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
         stack.enter_context(log_to(folder.logs, on))
