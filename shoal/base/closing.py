@@ -18,7 +18,10 @@ def close_all(things: Iterable[Any]) -> None:
 
 @contextmanager
 def time_limit(seconds: float, what: str) -> Iterator[None]:
-    """TimeoutError in what takes longer. Only in the main thread, which alone can be interrupted: in others it takes its time."""
+    """TimeoutError in what takes longer, and again a tenth of that later if there is more which hangs.
+
+    Only in the main thread, which alone can be interrupted: in others it takes its time.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -27,7 +30,7 @@ def time_limit(seconds: float, what: str) -> Iterator[None]:
         raise TimeoutError(f"{what} took longer than {seconds:g} s")
 
     handler = signal.signal(signal.SIGALRM, interrupt)
-    rest, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    rest, interval = signal.setitimer(signal.ITIMER_REAL, seconds, seconds / 10)
     try:
         yield
     finally:

@@ -60,3 +60,46 @@ def started(folder: Path, by: int | str = "*") -> set[int]:
 def left(folder: Path, by: int | str = "*") -> set[str]:
     """Those that live, with what they are."""
     return {path.name for path in folder.glob(f"{by}.*.*") if alive({int(path.suffix[1:])})}
+
+
+class Closing(Flawed):
+    """Its first copy is well-behaved: by that a run sees what the environment is like. The others fail as they are told."""
+
+    made = 0
+
+    def __init__(self, folder: str, fails: str) -> None:
+        super().__init__(range(0))
+        Closing.made += 1
+        self._folder, self._number, self._fails = Path(folder), Closing.made, fails
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        if self._number > 2 and self._fails == "reset":
+            raise ZeroDivisionError("in reset")
+        return super().reset(seed=seed, options=options)
+
+    def close(self) -> None:
+        (self._folder / f"closed.{self._number}").touch()
+        if self._number > 1 and self._fails == "close":
+            raise ZeroDivisionError("in close")
+        if self._number > 1 and self._fails == "closing":
+            threading.Event().wait()
+
+
+def closing(folder: str, fails: str) -> Closing:
+    """By its own name in settings."""
+    return Closing(folder, fails)
+
+
+class Threaded(Flawed):
+    """Starts a thread that never ends, and that Python waits for."""
+
+    def __init__(self) -> None:
+        super().__init__(range(0))
+        threading.Thread(target=signal.pause).start()
+
+
+def threaded() -> Threaded:
+    """By its own name in settings."""
+    return Threaded()

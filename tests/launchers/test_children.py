@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shoal
+from shoal.launchers import inline
 from tests.launchers.live import Run, experiment, restarts, train
-from tests.launchers.parents import left, started
+from tests.launchers.parents import Closing, left, started
 from tests.launchers.processes import alive, below, family, wait_for
 
 
@@ -82,6 +84,27 @@ def test_a_run_in_one_process_leaves_none(tmp_path: Path, pids: Path) -> None:
     assert alive({before})
     os.kill(before, signal.SIGKILL)
     os.waitpid(before, 0)
+
+
+# ---------------------------------------------------------------- closing
+
+
+@pytest.mark.parametrize(("fails", "error"), [("reset", "in reset"), ("close", "in close"), ("closing", None)])
+def test_every_environment_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str, error: str | None
+) -> None:
+    """Also where another fails, while they are made or when they are closed; one that hangs there is left after a while."""
+    monkeypatch.setattr(Closing, "made", 0)
+    monkeypatch.setattr(inline, "CLOSING", 0.2)
+    env = {"id": "tests.launchers.parents:closing", "num_envs": 3, "kwargs": {"folder": str(tmp_path), "fails": fails}}
+    tree = experiment(env=env, algorithm={"minibatch": 32}, stop={"updates": 1})
+    expected = nullcontext() if error is None else pytest.raises(Exception, match=error)
+    with expected:
+        shoal.train(tree, root=tmp_path / "runs", on="inline", quiet=True)
+    closed = {path.name for path in tmp_path.glob("closed.*")}
+    assert closed == {f"closed.{number}" for number in range(1, 5)}
+    (log,) = tmp_path.glob("runs/base/*/logs/inline.log")
+    assert ("closing the environments took longer than 0.2 s" in log.read_text()) is (fails == "closing")
 
 
 # ---------------------------------------------------------------- the command
