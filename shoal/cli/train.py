@@ -9,7 +9,7 @@ from shoal.base.duration import format_duration
 from shoal.base.errors import EXIT_INTERRUPTED, InputError
 from shoal.base.files import check_name
 from shoal.base.importing import importing
-from shoal.cli.output import command
+from shoal.cli.output import command, tell
 from shoal.recipes import find
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run(
     else:
         outcome = train.train(experiment, trial=trial, on=on, cluster=train.Cluster(**cluster))
     if cluster["detach"]:
-        print(f"left to the cluster: {outcome.folder}    stay with it: {command()} attach {outcome.folder}")
+        tell(f"left to the cluster: {outcome.folder}    stay with it: {command()} attach {outcome.folder}")
         return
     where = f" --on {on}" + (f" --address {cluster['address']}" if cluster["address"] else "") if on != "local" else ""
     _say(outcome, recipe + where)
@@ -83,12 +83,12 @@ def _check_cluster(on: str, cluster: dict[str, Any]) -> None:
 
 
 def _say(outcome: Outcome, recipe: str) -> None:
-    print(
-        f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}"
+    tell(
+        f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}",
+        f"results: {outcome.folder}    look again: {command()} evaluate {outcome.folder}",
     )
-    print(f"results: {outcome.folder}    look again: {command()} evaluate {outcome.folder}")
     if outcome.interrupted:
-        print(f"go on:   {command()} train {recipe} --trial {outcome.folder.name} --resume")
+        tell(f"go on:   {command()} train {recipe} --trial {outcome.folder.name} --resume")
         sys.exit(EXIT_INTERRUPTED)
 
 

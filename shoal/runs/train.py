@@ -16,6 +16,7 @@ from shoal.checkpoints.store import CheckpointStore
 from shoal.envs.curriculum import check_stages
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
+from shoal.launchers.open_files import allow_open_files
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView
 from shoal.program.expand import expand
@@ -45,7 +46,7 @@ def train(
         raise InputError(f"placement.actors = {{min, max}} is for --on ray: give one number for --on {on}")
     check_stages(experiment)
     experiment, why = choose_placement(experiment) if on == "local" else (experiment, None)
-    program = expand(experiment, exact=on == "inline")
+    program = _expand(experiment, on)
     folder = RunFolder.create(Path(root), experiment.name, trial)
     return _train(folder, program, None, on, quiet, why)
 
@@ -71,7 +72,7 @@ def resume(
         return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
     check_stages(experiment)
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
-    return _train(folder, expand(experiment, exact=on == "inline"), start, on, quiet)
+    return _train(folder, _expand(experiment, on), start, on, quiet)
 
 
 def check_launcher(on: str) -> None:
@@ -83,6 +84,13 @@ def check_launcher(on: str) -> None:
 def _prepare(on: str) -> None:
     check_launcher(on)
     torch.set_num_threads(1)  # equal bits everywhere, and on small networks faster than two
+
+
+def _expand(experiment: Experiment, on: str) -> Program:
+    program = expand(experiment, exact=on == "inline")
+    if on == "local" and not fits_one_process(program):
+        allow_open_files(program)
+    return program
 
 
 def _train(
