@@ -22,8 +22,11 @@ from shoal.streams.transports.ray.reports import report_to
 
 lead_group()
 control = report_to(sys.argv[1], bytes.fromhex(sys.argv[2]), 0, 0)
-Path(sys.argv[3]).write_text(str(os.posix_spawn("/bin/sleep", ["sleep", "1000"], os.environ)))
 control.close() if sys.argv[4] == "hangs up" else None
+if (child := os.fork()) == 0:  # it has the connection, too
+    os.close(1)
+    signal.pause()
+Path(sys.argv[3]).write_text(str(child))
 print("ready", flush=True)
 signal.pause()
 """

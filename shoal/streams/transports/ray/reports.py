@@ -31,10 +31,8 @@ class Reports:
         self.address, self.key = os.path.join(self._folder, "agent.sock"), secrets.token_bytes(32)
         self._listener = Listener(self.address, family="AF_UNIX", authkey=self.key, backlog=64)
         self._processes: dict[Connection, tuple[int, int]] = {}
-        self._leaders: dict[Connection, int] = {}
-        """The process at the other end, which leads a group."""
-        self._hung_up: set[int] = set()
-        """Leaders that are dead, or about to die."""
+        self._leaders: set[int] = set()
+        """The processes, each of which leads a group. That one is dead shows here: its forks may hold its connection open."""
         self._ended = False
         self._looked = 0.0
         self._was_away = False
@@ -49,7 +47,7 @@ class Reports:
                 number, incarnation, leader = msgpack.unpackb(connection.recv_bytes())
             except Exception:
                 continue
-            self._leaders[connection] = leader
+            self._leaders.add(leader)
             self._processes[connection] = (number, incarnation)
 
     def _gather(self) -> None:
@@ -71,7 +69,6 @@ class Reports:
                 batch.append(Said(*process, connection.recv_bytes()))
         except (EOFError, OSError):
             self._processes.pop(connection, None)
-            self._hung_up.add(self._leaders.pop(connection))
             connection.close()
 
     def _away(self) -> list[Away]:
@@ -90,9 +87,9 @@ class Reports:
 
     def _end_groups(self) -> None:
         """What environments of dead processes have left behind."""
-        for leader in [leader for leader in self._hung_up if not lives(leader)]:
+        for leader in [leader for leader in list(self._leaders) if not lives(leader)]:
             kill_group(leader)
-            self._hung_up.remove(leader)
+            self._leaders.remove(leader)
 
     def close(self) -> None:
         """Hang up."""
@@ -101,7 +98,6 @@ class Reports:
         self._listener.close()
         for connection in list(self._processes):
             connection.close()
-        self._hung_up.update(self._leaders.values())
         self._end_groups()
         shutil.rmtree(self._folder, ignore_errors=True)
 
