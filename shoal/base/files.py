@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -104,6 +105,23 @@ def as_typed(path: Path) -> Path:
     with contextlib.suppress(OSError, ValueError):  # the current folder is gone, or is not around it
         return path.relative_to(Path.cwd())
     return path
+
+
+def unwritable(path: Path | str, error: OSError) -> ShoalError:
+    """What to say where a file of a run cannot be written."""
+    remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "look at the disk"
+    return ShoalError(f"{path} cannot be written ({error.strerror}): {remedy}, then go on with --resume")
+
+
+@contextlib.contextmanager
+def disk_trouble(folder: Path) -> Iterator[None]:
+    """A disk that is full, read-only or broken ends what runs inside with one line. Other errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            raise
+        raise unwritable(error.filename or folder, error) from error
 
 
 def list_folder(folder: Path) -> list[Path]:

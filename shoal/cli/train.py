@@ -9,7 +9,7 @@ from shoal.base.duration import format_duration
 from shoal.base.errors import EXIT_INTERRUPTED, InputError
 from shoal.base.files import as_typed, check_name
 from shoal.base.importing import importing
-from shoal.cli.output import command
+from shoal.cli.output import command, tell
 from shoal.recipes import find
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run(
         outcome = train.train(experiment, trial=trial, on=on, cluster=train.Cluster(**cluster))
     if cluster["detach"]:
         folder = as_typed(outcome.folder)
-        print(f"left to the cluster: {folder}    stay with it: {command()} attach {folder}")
+        tell(f"left to the cluster: {folder}    stay with it: {command()} attach {folder}")
         return
     where = f" --on {on}" + (f" --address {cluster['address']}" if cluster["address"] else "") if on != "local" else ""
     _say(outcome, recipe + where)
@@ -83,11 +83,11 @@ def _check_cluster(on: str, cluster: dict[str, Any]) -> None:
 
 
 def _say(outcome: Outcome, recipe: str) -> None:
-    print(
-        f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}"
-    )
     folder = as_typed(outcome.folder)
-    print(f"results: {folder}    evaluate: {command()} evaluate {folder}")
+    tell(
+        f"{outcome.reason} after {outcome.steps:,} steps, {outcome.version:,} updates, {format_duration(outcome.seconds)}",
+        f"results: {folder}    evaluate: {command()} evaluate {folder}",
+    )
     if outcome.interrupted:
-        print(f"go on:   {command()} train {recipe} --trial {outcome.folder.name} --resume")
+        tell(f"go on:   {command()} train {recipe} --trial {outcome.folder.name} --resume")
         sys.exit(EXIT_INTERRUPTED)

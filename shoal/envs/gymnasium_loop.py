@@ -20,6 +20,7 @@ from gymnasium.wrappers import (
 )
 
 from shoal.api.env import AgentGroup, Array, Codec, Env, Episode, Step, Tree, Turn
+from shoal.base.closing import close_all
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs.action_log import ActionLog, check_repeated, copied
@@ -160,8 +161,7 @@ class GymnasiumLoop(Env):
 
     def close(self) -> None:
         """Close every copy."""
-        for env in self._envs:
-            env.close()
+        close_all(self._envs)
 
     # ------------------------------------------------------------ stepping
 

@@ -14,6 +14,7 @@ from pettingzoo import AECEnv, ParallelEnv
 
 from shoal.api.env import Array, Codec, Env, Episode, Step, Tree
 from shoal.api.experiment import ImagesConfig
+from shoal.base.closing import close_all
 from shoal.base.errors import ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs.action_log import ActionLog, check_repeated, copied
@@ -149,8 +150,7 @@ class PettingZooLoop(Env):
 
     def close(self) -> None:
         """Close every copy."""
-        for copy in self._copies:
-            copy.env.close()
+        close_all(copy.env for copy in self._copies)
 
     # ------------------------------------------------------------ stepping
 

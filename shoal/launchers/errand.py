@@ -21,14 +21,17 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import torch
 
 from shoal.api.worker import Heartbeat
+from shoal.base.descendants import kill_tree
 from shoal.base.errors import ShoalError
-from shoal.launchers.forkserver import context, let_go
+from shoal.launchers.forkserver import context, leave_server
 from shoal.launchers.links import Attention, Limits
 from shoal.launchers.process import STARTING, die_with
 from shoal.launchers.supervisor import start_process
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
 
+ENDING = 2.0
+"""Seconds until a killed process is gone."""
 LOOK = 0.1
 """Seconds between two looks."""
 
@@ -70,8 +73,8 @@ class Errand:
         try:
             return self._wait(here, process, board)
         finally:
-            process.kill()
-            process.join(LOOK)
+            kill_tree(*filter(None, [process.pid]))
+            process.join(ENDING)
             here.close()
             board.close()
 
@@ -103,8 +106,8 @@ def _result(data: bytes) -> Any:
 def _serve(
     launcher: int, connection: Connection, board: SegmentHandle, function: Callable[..., Any], args: Any, kwargs: Any
 ) -> None:
-    die_with(launcher)
-    let_go()
+    leave_server()
+    die_with(launcher, os.getppid())
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the whole group; the main process decides what it means

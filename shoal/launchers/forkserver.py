@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, process, resource_tracker
 from multiprocessing.context import ForkServerContext
-from pathlib import Path
 from typing import Any
 
-_server: Any = forkserver._forkserver
+from shoal.base.descendants import adopt_orphans, children, kill_below, kill_tree, stopped
+
+STARTING = threading.Lock()
+"""Held while a process is started: until its number is known here, it looks like an orphan."""
 PR_SET_PDEATHSIG = 1
+PARENT_DIED = signal.SIGUSR1
+_SERVER: Any = forkserver._forkserver
 PATIENCE, LOOK = 60.0, 0.5
 """Seconds that a start may take, imports included, and between two looks at whether the fork server was stopped."""
-
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "shoal"
 
 
@@ -72,25 +78,50 @@ def not_for_ever() -> Iterator[None]:
 def _watch(over: threading.Event) -> None:
     deadline = time.monotonic() + PATIENCE
     while not over.wait(LOOK):
-        pid = _server._forkserver_pid
-        if pid is not None and (_stopped(pid) or time.monotonic() > deadline):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        pid = _SERVER._forkserver_pid
+        if pid is not None and (stopped(pid) or time.monotonic() > deadline):
+            kill_tree(pid)
 
 
-def _stopped(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
-    return False
+def kill_orphans() -> None:
+    """End what environments of dead processes have left: the fork server has adopted it."""
+    with STARTING:
+        known = {process.pid for process in multiprocessing.active_children()}
+        kill_tree(*(children(_SERVER._forkserver_pid or 0) - known))
 
 
-def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+# ---------------------------------------------------------------- in the fork server, and in what it forks into
 
 
-def let_go() -> None:
-    """In a process that came from it: do not keep it alive. It then ends with the launcher, and everybody ends with it."""
-    if _server._forkserver_alive_fd is not None:
-        os.close(_server._forkserver_alive_fd)
-        _server._forkserver_alive_fd = None
+def guard() -> None:
+    """In the fork server: end with the launcher, however that ends, and all that is below with it, whatever hangs or is stopped."""
+    server, launcher = os.getpid(), os.getppid()
+
+    def end() -> None:
+        if os.getpid() == server:
+            kill_below(server)
+            folder = os.path.dirname(_SERVER._forkserver_address or "")
+            if os.getppid() != launcher and os.path.basename(folder).startswith("pymp-"):  # else its owner removes it
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def look(*_: object) -> None:
+        if os.getppid() != launcher:  # the thread that started us may end before its process
+            end()
+            os._exit(0)
+
+    adopt_orphans()
+    warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")  # an orphan that ended
+    atexit.register(end)
+    signal.signal(PARENT_DIED, look)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, PARENT_DIED)
+    look()
+
+
+def leave_server() -> None:
+    """In a process that was forked: the server need not live on for it, and environments may start processes, which we end."""
+    adopt_orphans()
+    signal.signal(PARENT_DIED, signal.SIG_DFL)
+    os.close(_SERVER._forkserver_alive_fd)
+    _SERVER._forkserver_alive_fd = None
+    me: Any = process.current_process()
+    me._config["daemon"] = False

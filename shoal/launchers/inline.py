@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from shoal.api.messages import Message
 from shoal.api.orders import Order
 from shoal.api.program import Program, RingStream, WorkerSpec
 from shoal.api.worker import Worker
+from shoal.base.closing import close_all, time_limit
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.contents import to_bytes
@@ -25,6 +27,7 @@ from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.launcher import Conductor, Snapshot
 from shoal.launchers.life import first_life, older_versions, saves_state
 from shoal.launchers.threads import ReplicaThreads
+from shoal.monitoring.logs import LOG
 from shoal.rollout.plans import Plans
 from shoal.streams import names
 from shoal.streams.gate import GateKeeper
@@ -36,6 +39,8 @@ from shoal.workers.trainer import TrainerSpec, TrainerWorker
 
 PAUSE = 0.05
 """Seconds between two looks at a paused run."""
+CLOSING = 10.0
+"""Seconds that environments have to close when a run is over."""
 OPEN = 1 << 62
 """Updates that a trainer may make which this thread polls: it need not wait."""
 
@@ -74,8 +79,12 @@ class InlineLauncher:
         contexts = [Context(self._program, each, self._streams, self._life, checkpoints=checkpoints) for each in plans]
         specs = self._program.workers
         trainers = [spec for spec in specs if isinstance(spec, TrainerSpec)]
-        built: dict[WorkerSpec, Worker] = {spec: spec.build(contexts[spec.rank]) for spec in trainers}
-        built |= {spec: spec.build(contexts[0]) for spec in specs if spec not in built}
+        built: dict[WorkerSpec, Worker] = {}
+        with ExitStack() as stack:
+            for spec in [*trainers, *(spec for spec in specs if spec not in trainers)]:
+                rank = spec.rank if isinstance(spec, TrainerSpec) else 0
+                built[spec] = stack.enter_context(closing(spec.build(contexts[rank])))
+            stack.pop_all()  # only what was built before something failed
         return {spec: built[spec] for spec in sorted(specs, key=lambda spec: spec.rank_in_process)}
 
     def _in_turn(self, *, threads: bool) -> list[Worker]:
@@ -206,6 +215,9 @@ class InlineLauncher:
         return [{"name": spec.name, "kind": spec.kind, **facts} for spec in self._workers]
 
     def close(self) -> None:
-        """Free what the workers hold."""
-        for worker in self._polled:
-            worker.close()
+        """Free what the workers hold. What hangs there is left: the run is over and saved."""
+        try:
+            with time_limit(CLOSING, "closing the environments"):
+                close_all(self._polled)
+        except TimeoutError as error:
+            LOG.warning("%s: they are left open", error)

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import ExitStack, closing, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -19,10 +20,11 @@ from shoal.api.metric import Metric, merge_into
 from shoal.api.orders import Order, Save, Stop
 from shoal.api.program import Program
 from shoal.api.worker import Heartbeat, Worker
+from shoal.base.descendants import kill_below
 from shoal.base.faults import parse_faults
 from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers.forkserver import die_with_parent, let_go
+from shoal.launchers.forkserver import leave_server
 from shoal.monitoring.logs import log_to
 from shoal.rollout.plans import Plans
 from shoal.streams import names
@@ -68,8 +70,8 @@ class ProcessOrder(NamedTuple):
 
 def serve(order: ProcessOrder, connection: Connection) -> None:
     """Run the workers of one process until told to stop, or until the launcher is gone."""
-    die_with(order.launcher)
-    let_go()
+    leave_server()
+    die_with(order.launcher, os.getppid())  # and with the fork server: without it the launcher takes us for dead
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the launcher decides what it means
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))  # so may this; but who sends it to us alone means us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -78,33 +80,39 @@ def serve(order: ProcessOrder, connection: Connection) -> None:
         os.sched_setaffinity(0, {order.core})
     control = ControlEnd(connection)
     try:
-        with log_to(Path(order.logs), order.process):
-            try:
-                work(order, control)
-            except AbandonedError:  # by the launcher, which stops or starts us again
-                return
-            except BaseException as error:
-                control.fail(error)
-                raise
+        with (
+            log_to(Path(order.logs), order.process),
+            suppress(AbandonedError),
+        ):  # by the launcher, which starts us again
+            work(order, control)
     except Exception:  # is in the log, and told to the launcher: multiprocessing would print it on top
         sys.exit(1)
 
 
 def work(order: ProcessOrder, control: ControlEnd) -> None:
-    """Attach to the streams, build the workers, poll them until told to stop."""
-    streams = AttachedStreams(order.streams, order.life.incarnation)
-    orders = OrderReader(streams.ring(names.orders(order.process)))
-    heartbeat = HeartbeatBoard.attach(order.heartbeats).place(order.number)
-    workers = build_workers(order, streams, heartbeat)
-    try:
-        poll_workers(workers, control, streams.waiter, orders, heartbeat)
-    finally:
-        for worker in workers:
-            worker.close()
+    """Attach to the streams, build the workers, poll them until told to stop.
+
+    What goes wrong is said before anything is closed, since that may hang. What environments started does not outlive them.
+    """
+    with ExitStack() as stack:
+        stack.callback(kill_below, os.getpid())
+        try:
+            streams = AttachedStreams(order.streams, order.life.incarnation)
+            orders = OrderReader(streams.ring(names.orders(order.process)))
+            heartbeat = HeartbeatBoard.attach(order.heartbeats).place(order.number)
+            workers = build_workers(order, streams, heartbeat, stack)
+            poll_workers(workers, control, streams.waiter, orders, heartbeat)
+        except AbandonedError:
+            raise
+        except BaseException as error:
+            control.fail(error)
+            raise
 
 
-def build_workers(order: ProcessOrder, streams: AttachedStreams, heartbeat: Heartbeat) -> list[Worker]:
-    """The workers of a process, in the order in which they are polled."""
+def build_workers(
+    order: ProcessOrder, streams: AttachedStreams, heartbeat: Heartbeat, stack: ExitStack
+) -> list[Worker]:  # fmt: skip
+    """The workers of a process, in the order in which they are polled; `stack` closes them."""
     program = Program.from_json(order.program)
     specs = program.process(order.process).workers
     heartbeat.begin(STARTING, in_env=any(spec.steps_env for spec in specs))
@@ -115,7 +123,7 @@ def build_workers(order: ProcessOrder, streams: AttachedStreams, heartbeat: Hear
         program, Plans(program), streams, life, heartbeat, parse_faults(order.faults, events_of(program)),
         supervised=True, checkpoints=Path(order.checkpoints) if order.checkpoints else None,
     )  # fmt: skip
-    workers = [spec.build(context) for spec in specs]
+    workers = [stack.enter_context(closing(spec.build(context))) for spec in specs]
     heartbeat.rest()
     return workers
 
@@ -191,16 +199,16 @@ class Outbox:
         self._sent = time.monotonic()
 
 
-def die_with(launcher: int) -> None:
-    """End with the launcher, however it ends. It is no parent of ours, the fork server is: so a thread waits for its death.
+def die_with(*others: int) -> None:
+    """End with the first of these processes, however it ends, and take along what environments have started.
 
-    End with the fork server too: without it the launcher takes us for dead, and starts another in our place.
+    So a thread waits for that: a signal of the kernel's would leave no time to do so.
     """
-    die_with_parent()
-    handle = os.pidfd_open(launcher)
+    handles = [os.pidfd_open(other) for other in others]
 
     def watch() -> None:
-        select.select([handle], [], [])
+        select.select(handles, [], [])
+        kill_below(os.getpid())
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -17,7 +17,8 @@ from typing import Any
 from shoal.api.messages import Message
 from shoal.api.program import Process
 from shoal.api.worker import Pulse
-from shoal.launchers.forkserver import context, not_for_ever, warm
+from shoal.base.descendants import kill_tree
+from shoal.launchers.forkserver import STARTING, context, kill_orphans, not_for_ever, warm
 from shoal.launchers.links import SILENT, Attention, Death, Limits, Link, failure_reason, worker_lines
 from shoal.streams.control import ControlEnd, Failure
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
@@ -28,6 +29,8 @@ PATIENCE = 5.0
 """Seconds a process has to stop before it is killed."""
 ENDING = 1.0
 """Seconds a process has to end once it has said why: a thread of its environment may hang."""
+LOST = 255
+"""The exit code of a process whose fork server has died: it may live."""
 ATTEMPTS = 20
 """To start a process, a tenth of a second apart."""
 
@@ -108,7 +111,7 @@ class Supervisor:
                 log = self._logs / f"{link.name}.log"
                 yield Death(link, f"{link.name} ended {how}: see {log}", link.life)
             elif (cause := limits.exceeded(link.name, self.pulse(link))) is not None:
-                link.running.kill()
+                self.kill(link)
                 yield Death(link, cause, link.life)
 
     def pulse(self, link: Link) -> Pulse:
@@ -122,19 +125,21 @@ class Supervisor:
         return worker_lines(self.links, {link.number: self.pulse(link) for link in self.links})
 
     def kill(self, link: ProcessLink) -> None:
-        """End a process at once."""
-        link.running.kill()
+        """End a process at once, and what its environments have started."""
+        assert link.running.pid is not None, "it was started"
+        kill_tree(link.running.pid)
 
     def reap(self, link: ProcessLink, patience: float = PATIENCE) -> None:
         """Wait for the end of a process, or bring it about. Once is enough. One that is silent is not waited for."""
         if link.reaped:
             return
         if self.pulse(link).silent > SILENT:
-            link.running.kill()
+            self.kill(link)
         link.running.join(patience if link.failure is None else min(patience, ENDING))
-        if link.running.exitcode is None:
-            link.running.kill()
+        if link.running.exitcode in (None, LOST):
+            self.kill(link)
             link.running.join(PATIENCE)
+        kill_orphans()
         if link.running.exitcode is not None:  # else the fork server hangs, which is the one who knows
             link.running.close()
         link.control.close()
@@ -155,7 +160,7 @@ def start_process(process: BaseProcess) -> None:
     for attempt in range(ATTEMPTS):
         warm()
         try:
-            with _without_main(), not_for_ever():
+            with STARTING, _without_main(), not_for_ever():
                 process.start()
             return
         except (OSError, EOFError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from shoal.base.files import make_folder, plain_file
@@ -24,11 +24,20 @@ def shortened(text: str, longest: int = LONGEST) -> str:
 
 
 class _LogFile(logging.FileHandler):
+    """What cannot be written is lost, and nothing else: a full disk is told by whoever writes what matters."""
+
     def _open(self) -> io.TextIOWrapper:
         return open(self.baseFilename, self.mode, encoding=self.encoding, opener=plain_file)  # type: ignore[return-value]
 
     def format(self, record: logging.LogRecord) -> str:
         return shortened(super().format(record))
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        return
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 @contextmanager

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from shoal.base.errors import ShoalError
-from shoal.base.files import plain_file
+from shoal.base.files import plain_file, unwritable
 from shoal.monitoring.event_file import EventFile
 from shoal.monitoring.jsonl import drop_later, encode_line, mend
 
@@ -43,7 +42,7 @@ class JsonlSink:
                 drop_later(path, resume_step)
             self._file = open(path, "ab", opener=plain_file)  # noqa: SIM115
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
 
     def write(self, row: Row) -> None:
         """Append the row."""
@@ -51,14 +50,14 @@ class JsonlSink:
             self._file.write(encode_line(row))
             self._file.flush()
         except OSError as error:
-            raise _unwritable(self._path, error) from error
+            raise unwritable(self._path, error) from error
 
     def close(self) -> None:
         """Let go of the file."""
         try:
             self._file.close()
         except OSError as error:
-            raise _unwritable(self._path, error) from error
+            raise unwritable(self._path, error) from error
 
 
 class TensorBoardSink:
@@ -97,7 +96,7 @@ class TensorBoardSink:
         try:
             self._file.add(self._event(wall_time=time.time(), step=step, summary=summary))
         except OSError as error:
-            raise _unwritable(self._folder, error) from error
+            raise unwritable(self._folder, error) from error
 
     def animate(self, step: int, path: Path) -> None:
         """Show an animation (a gif) among the images, as `eval/video`."""
@@ -111,7 +110,7 @@ class TensorBoardSink:
         try:
             self._file.close()
         except OSError as error:
-            raise _unwritable(self._folder, error) from error
+            raise unwritable(self._folder, error) from error
 
 
 class FanOut:
@@ -130,7 +129,3 @@ class FanOut:
         with contextlib.ExitStack() as stack:
             for sink in reversed(self.sinks):
                 stack.callback(sink.close)
-
-
-def _unwritable(path: Path, error: OSError) -> ShoalError:
-    return ShoalError(f"{path} cannot be written ({error.strerror}): make room, then go on with --resume")

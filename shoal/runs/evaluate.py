@@ -13,6 +13,7 @@ import torch
 from shoal.api.evaluation import Scores
 from shoal.api.experiment import Experiment
 from shoal.api.program import Program
+from shoal.base.descendants import no_new_children
 from shoal.base.errors import InputError
 from shoal.base.files import as_typed
 from shoal.base.seeding import derive_seed
@@ -106,6 +107,7 @@ def seat_run(loaded: Loaded, episodes: int, watch: Watch, openings: int | None) 
 
 
 @from_here()
+@no_new_children()
 def evaluate(
     run: str,
     *,

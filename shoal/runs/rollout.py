@@ -9,6 +9,7 @@ from typing import Any
 
 from shoal.api.env import Env
 from shoal.api.evaluation import Scores
+from shoal.base.descendants import no_new_children
 from shoal.base.seeding import derive_seed
 from shoal.base.table import from_here
 from shoal.evaluation.episode_files import EpisodeFiles
@@ -24,6 +25,7 @@ MAX_COPIES = 16
 
 
 @from_here()
+@no_new_children()
 def rollout(
     run: str,
     *,

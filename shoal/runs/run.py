@@ -20,6 +20,7 @@ from shoal.api.orders import Evaluate, Heard, Order, Pause, Reconfigure, SetStag
 from shoal.api.program import Program
 from shoal.api.worker import Heartbeat
 from shoal.base.errors import InputError, ShoalError, one_line
+from shoal.base.files import disk_trouble
 from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
@@ -92,10 +93,11 @@ def run_in(
     here: Path | None = None,
 ) -> Outcome:  # fmt: skip
     """One run in its folder, with whatever launcher; `notes`: the first lines to say; `here`: where it was started."""
-    with ExitStack() as stack:
+    with disk_trouble(folder.path), ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
         stack.enter_context(_in_one_line(folder, on))
+        stack.enter_context(disk_trouble(folder.path))
         stack.enter_context(log_to(folder.logs, on))
         # Workers first: a checkpoint that does not fit must not cost the run its settings.
         workers = stack.enter_context(closing(launcher(program, start, folder)))

@@ -13,6 +13,7 @@ from shoal.api.callback import Callback
 from shoal.api.experiment import ActorRange, Experiment
 from shoal.api.program import Program
 from shoal.api.worker import Heartbeat
+from shoal.base.descendants import no_new_children
 from shoal.base.errors import InputError
 from shoal.base.table import being_imported, from_here
 from shoal.checkpoints.checkpoint import Checkpoint
@@ -22,8 +23,10 @@ from shoal.launchers.errand import Errand, nothing
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
 from shoal.launchers.links import Limits
+from shoal.launchers.open_files import allow_open_files
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView, waiting
+from shoal.program.env_facts import EnvFacts
 from shoal.program.expand import check_settings, expand
 from shoal.program.probe import Survey, survey
 from shoal.runs.facts import run_facts, unused_settings
@@ -33,6 +36,7 @@ LAUNCHERS = ("inline", "local", "ray")
 
 
 @from_here()
+@no_new_children()
 def train(
     experiment: Experiment,
     *,
@@ -54,12 +58,13 @@ def train(
     if isinstance(experiment.placement.actors, ActorRange):
         raise InputError(f"placement.actors = {{min, max}} is for --on ray: give one number for --on {on}")
     found = _survey(experiment, on, quiet, place=on == "local")
-    program, why = expand(found.experiment, exact=on == "inline", facts=found.facts), found.why
+    program, why = _expand(found.experiment, on, found.facts), found.why
     folder = RunFolder.create(root, experiment.name, trial)
     return _train(folder, program, None, on, quiet, callbacks, here, why)
 
 
 @from_here()
+@no_new_children()
 def resume(
     name: str,
     trial: str,
@@ -82,8 +87,7 @@ def resume(
         return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
     facts = _survey(experiment, on, quiet, place=False).facts
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
-    program = expand(experiment, exact=on == "inline", facts=facts)
-    return _train(folder, program, start, on, quiet, callbacks, here)
+    return _train(folder, _expand(experiment, on, facts), start, on, quiet, callbacks, here)
 
 
 def _survey(experiment: Experiment, on: str, quiet: bool, *, place: bool) -> Survey:
@@ -116,6 +120,13 @@ def _prepare(on: str, callbacks: Sequence[Callback]) -> None:
     if callbacks and on == "ray":
         raise InputError("callbacks are called in this process, and --on ray decides in another: use on='local'")
     torch.set_num_threads(1)  # equal bits everywhere, and on small networks faster than two
+
+
+def _expand(experiment: Experiment, on: str, facts: EnvFacts) -> Program:
+    program = expand(experiment, exact=on == "inline", facts=facts)
+    if on == "local":
+        allow_open_files(program)
+    return program
 
 
 def _train(

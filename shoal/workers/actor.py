@@ -20,6 +20,7 @@ from shoal.api.orders import Flush, Order, Reconfigure, SetStage
 from shoal.api.policy_spec import PolicyPlan, PolicySpec
 from shoal.api.program import Port, Program, RingShape, WorkerSpec, resolved
 from shoal.api.worker import Heartbeat, Worker
+from shoal.base.closing import close_all
 from shoal.base.errors import InputError
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.seeding import Noise, derive_seed
@@ -171,8 +172,7 @@ class ActorWorker(Worker):
             rollout.restore(begun)
 
     def close(self) -> None:
-        for rollout in self._rollouts:
-            rollout.close()
+        close_all(self._rollouts)
 
 
 class OrderedStages:
@@ -219,23 +219,25 @@ class _Building:
         spec, context = self._spec, self._context
         shares = Shares("actor")
         mark = shares.switch if self._experiment.placement.inference == "inline" else None
-        rollouts = [self._rollout(producer, mark) for producer in spec.producers(self._program)]
-        actor = ActorWorker(
-            spec.name, rollouts, shares, context.streams.waiter,
-            heartbeat=context.heartbeat, faults=context.faults_of(spec), stages=self._stages,
-            algorithms={name: plan.algorithm for name, plan in context.plans.items()},
-        )  # fmt: skip
-        if self._life.whole and (begun := context.state_of(spec)) is not None:
-            actor.restore(begun)
-        return actor
+        with contextlib.ExitStack() as opened:
+            rollouts = [self._rollout(producer, mark, opened) for producer in spec.producers(self._program)]
+            actor = ActorWorker(
+                spec.name, rollouts, shares, context.streams.waiter,
+                heartbeat=context.heartbeat, faults=context.faults_of(spec), stages=self._stages,
+                algorithms={name: plan.algorithm for name, plan in context.plans.items()},
+            )  # fmt: skip
+            if self._life.whole and (begun := context.state_of(spec)) is not None:
+                actor.restore(begun)
+            opened.pop_all()  # the actor closes them
+            return actor
 
-    def _rollout(self, producer: int, mark: Callable[[str], object] | None) -> Rollout:
+    def _rollout(self, producer: int, mark: Callable[[str], object] | None, opened: contextlib.ExitStack) -> Rollout:
         """Env copies and their seats."""
         experiment, program, copies = self._experiment, self._program, self._program.envs_per_producer
         stages = None
         if self._stages is not None:
             stages = EnvStages(experiment, self._stages, lambda stage: self._envs(producer, stage))
-        env = self._envs(producer, 0 if stages is None else stages.stage)
+        env = opened.enter_context(contextlib.closing(self._envs(producer, 0 if stages is None else stages.stage)))
         seats = [self._seat(spec, producer) for spec in program.policies.values()]
         seed = derive_seed(experiment.seed, "env", self._life.incarnation, self._life.version)
         deal = make_deal(program, copies, seed=seed, first_slot=producer * copies)

@@ -8,6 +8,7 @@ from pathlib import Path
 import ray
 import torch
 
+from shoal.base.descendants import adopt_orphans, lead_group
 from shoal.base.files import private_folder
 from shoal.launchers.process import ProcessOrder, die_with, work
 from shoal.monitoring.logs import log_to
@@ -25,7 +26,9 @@ class RayProcess:
 
     def serve(self, order: ProcessOrder, agent: AgentFacts) -> None:
         """Run the workers until told to stop. What goes wrong is said, and ends the process: a new life begins in a new one."""
-        die_with(agent.pid)
+        adopt_orphans()
+        lead_group()  # the agent ends it, should Ray kill us
+        die_with(agent.pid, os.getppid())
         torch.set_num_threads(1)
         control = report_to(agent.socket, agent.key, order.number, order.life.incarnation)
         with log_to(_logs(order.logs), order.process):
@@ -33,8 +36,7 @@ class RayProcess:
                 work(order, control)
             except AbandonedError:
                 return
-            except BaseException as error:
-                control.fail(error)
+            except BaseException:
                 os._exit(1)
 
 

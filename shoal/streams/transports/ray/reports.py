@@ -13,6 +13,7 @@ from multiprocessing.connection import Client, Connection, Listener, wait
 
 import msgpack
 
+from shoal.base.descendants import kill_group, lives
 from shoal.streams.control import ControlEnd
 from shoal.streams.transports.ray.messages import Pulses, Said
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
@@ -30,6 +31,8 @@ class Reports:
         self.address, self.key = os.path.join(self._folder, "agent.sock"), secrets.token_bytes(32)
         self._listener = Listener(self.address, family="AF_UNIX", authkey=self.key, backlog=64)
         self._processes: dict[Connection, tuple[int, int]] = {}
+        self._leaders: set[int] = set()
+        """The processes, each of which leads a group. That one is dead shows here: its forks may hold its connection open."""
         self._ended = False
         self._looked = 0.0
         self._silent = False
@@ -41,10 +44,11 @@ class Reports:
         while not self._ended:
             try:
                 connection = self._listener.accept()
-                number, incarnation = msgpack.unpackb(connection.recv_bytes())
+                number, incarnation, leader = msgpack.unpackb(connection.recv_bytes())
             except Exception:
                 continue
             self._heartbeats.clear(number)  # what is there is of the life before
+            self._leaders.add(leader)
             self._processes[connection] = (number, incarnation)
 
     def _gather(self) -> None:
@@ -73,9 +77,16 @@ class Reports:
         if time.monotonic() - self._looked < PULSE:
             return []
         self._looked = time.monotonic()
+        self._end_groups()
         pulses = {number: (life, self._heartbeats.pulse(number)) for number, life in list(self._processes.values())}
         before, self._silent = self._silent, any(pulse.silent > PULSE for _, pulse in pulses.values())
         return [Pulses(pulses)] if before or self._silent else []
+
+    def _end_groups(self) -> None:
+        """What environments of dead processes have left behind."""
+        for leader in [leader for leader in list(self._leaders) if not lives(leader)]:
+            kill_group(leader)
+            self._leaders.remove(leader)
 
     def close(self) -> None:
         """Hang up."""
@@ -84,11 +95,12 @@ class Reports:
         self._listener.close()
         for connection in list(self._processes):
             connection.close()
+        self._end_groups()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def report_to(address: str, key: bytes, number: int, incarnation: int) -> ControlEnd:
     """The process's end."""
     connection = Client(address, family="AF_UNIX", authkey=key)
-    connection.send_bytes(msgpack.packb([number, incarnation]))
+    connection.send_bytes(msgpack.packb([number, incarnation, os.getpid()]))
     return ControlEnd(connection)

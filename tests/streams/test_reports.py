@@ -1,0 +1,56 @@
+"""The reports of a machine's processes: whoever hangs up and dies leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from shoal.base.descendants import lives
+from shoal.streams.transports.ray.reports import Reports
+from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
+from tests.launchers.processes import wait_for
+
+PROCESS = """
+import os, signal, sys
+from pathlib import Path
+from shoal.base.descendants import lead_group
+from shoal.streams.transports.ray.reports import report_to
+
+lead_group()
+control = report_to(sys.argv[1], bytes.fromhex(sys.argv[2]), 0, 0)
+control.close() if sys.argv[4] == "hangs up" else None
+if (child := os.fork()) == 0:  # it has the connection, too
+    os.close(1)
+    signal.pause()
+Path(sys.argv[3]).write_text(str(child))
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def test_what_a_dead_process_has_started_is_killed_and_not_before(tmp_path: Path) -> None:
+    board = HeartbeatBoard.create(2)
+    reports = Reports(board, lambda batch: None)
+    try:
+        for how in ("hangs up", "stays"):
+            written = tmp_path / how
+            process = subprocess.Popen(
+                [sys.executable, "-c", PROCESS, reports.address, reports.key.hex(), str(written), how],
+                stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            child = int(written.read_text())
+            time.sleep(0.7)  # longer than between two looks
+            assert lives(process.pid)
+            assert lives(child)
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+            assert wait_for(lambda child=child: not lives(child), 10)  # type: ignore[misc]
+    finally:
+        reports.close()
+        board.close()
