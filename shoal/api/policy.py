@@ -79,6 +79,8 @@ class Policy(nn.Module, ABC):
 
     noise_size: int
     """Uniform numbers one decision uses."""
+    noise_hold: int = 1
+    """Decisions in a row that share these numbers."""
     extras: dict[str, tuple[int, ...]]
     """Name -> shape per decision of the float32 numbers that `act` notes for the trainer."""
     agents: int = 0

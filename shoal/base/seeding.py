@@ -50,13 +50,13 @@ def derive_seed(seed: int, purpose: str, slot: int = 0, counter: int = 0) -> int
 class Noise:
     """Uniform numbers in [0, 1) for every lane and decision, drawn ahead in blocks.
 
-    Lane `lane` at decision `t` always gets the same `width` numbers, whoever computes them.
+    Lane `lane` at decision `t` always gets the same `width` numbers, whoever computes them; `hold` decisions in a row share theirs.
     """
 
     BLOCK = 128
 
-    def __init__(self, seed: int, purpose: str, lanes: np.ndarray, width: int) -> None:
-        self.lanes, self.width = lanes, width
+    def __init__(self, seed: int, purpose: str, lanes: np.ndarray, width: int, hold: int = 1) -> None:
+        self.lanes, self.width, self._hold = lanes, width, hold
         self._block = -1
         self._values = np.empty((self.BLOCK, len(lanes), width), np.float32)
         self._by_lane = np.empty((len(lanes), self.BLOCK, width), np.float32)
@@ -64,7 +64,7 @@ class Noise:
 
     def at(self, t: int) -> np.ndarray:
         """[lanes, width] for decision `t`; a view, valid until the next block."""
-        block, row = divmod(t, self.BLOCK)
+        block, row = divmod(t - t % self._hold, self.BLOCK)
         if block != self._block:
             self._draw(block)
         return self._values[row]

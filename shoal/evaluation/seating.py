@@ -81,7 +81,7 @@ def seat_everyone(
         else:
             policy = fixed_policy(spec)
             client = FixedInference(policy, explore=explore or spec.config.play is not None)
-        noise = Noise(seed, f"evaluation of {spec.name}", lanes, policy.noise_size)
+        noise = Noise(seed, f"evaluation of {spec.name}", lanes, policy.noise_size, policy.noise_hold)
         plan = plans[spec.name] if spec.learns else None
         seats.append(make_seat(spec, plan, client, policy, noise, watched=watch is not None and watch.thoughts))
 

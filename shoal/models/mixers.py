@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional
 
-from shoal.models.layers import Dense
+from shoal.models.layers import Dense, orthogonal
+
+GAIN = 0.1
+"""How much the state first says, as in the heads of action values."""
 
 
 class Sum(nn.Module):
@@ -21,16 +24,18 @@ class Sum(nn.Module):
 class Monotonic(nn.Module):
     """QMIX (Rashid et al. 2018, figure 2): two layers whose weights the global state gives, and which are never negative.
 
-    So a team's value never falls when an agent's rises: what is best for each is best for all.
+    So a team's value never falls when an agent's rises: what is best for each is best for all. It starts close to `Sum`,
+    on whatever scale the state is: a value that is only there by chance fades by the discount at each copy of the target network.
     """
 
     def __init__(self, agents: int, state_width: int, *, embedding: int, hidden: Sequence[int]) -> None:
         super().__init__()
         self.agents, self.embedding = agents, embedding
-        self.weights_in = _hyper(state_width, hidden, agents * embedding)
-        self.bias_in = nn.Linear(state_width, embedding)
-        self.weights_out = _hyper(state_width, hidden, embedding)
-        self.bias_out = _hyper(state_width, [embedding], 1)
+        start = embedding**-0.5  # of both layers: `embedding` products of two add up to a slope of 1
+        self.weights_in = _hyper(state_width, hidden, agents * embedding, start)
+        self.bias_in = orthogonal(nn.Linear(state_width, embedding), GAIN)
+        self.weights_out = _hyper(state_width, hidden, embedding, start)
+        self.bias_out = _hyper(state_width, [embedding], 1, 0.0)
 
     def forward(self, utilities: Tensor, state: Tensor) -> Tensor:
         """`[..., agents]`, `[..., state]` -> `[...]`."""
@@ -40,7 +45,9 @@ class Monotonic(nn.Module):
         return total
 
 
-def _hyper(state_width: int, hidden: Sequence[int], width: int) -> nn.Sequential:
-    """A network that gives a layer's weights."""
+def _hyper(state_width: int, hidden: Sequence[int], width: int, start: float) -> nn.Sequential:
+    """A network that gives a layer's weights, at first about `start` in every state."""
     body = Dense(state_width, hidden, "relu")
-    return nn.Sequential(body, nn.Linear(body.features, width))
+    last = orthogonal(nn.Linear(body.features, width), GAIN)
+    nn.init.constant_(last.bias, start)
+    return nn.Sequential(body, last)

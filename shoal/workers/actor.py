@@ -266,8 +266,9 @@ class _Building:
         writer = SampleWriter(ring, producer, incarnation=life.incarnation, posted=round_)
         clip, prepare = self._experiment.env.clip_reward, plan.algorithm.prepare
         builder = TrajectoryBuilder(needs, lanes, writer, clip_reward=clip, prepare=prepare)
+        noise = self._noise(spec, lanes, policy.noise_size, policy.noise_hold)
         return make_seat(
-            spec, plan, self._client(plan, producer), policy, self._noise(spec, lanes, policy.noise_size), builder,
+            spec, plan, self._client(plan, producer), policy, noise, builder,
             decisions=(round_ + life.incarnation) * needs.unroll,
         )  # fmt: skip
 
@@ -292,8 +293,8 @@ class _Building:
         count = spec.lanes // self._program.producers
         return np.arange(producer * count, (producer + 1) * count)
 
-    def _noise(self, spec: PolicySpec, lanes: np.ndarray, size: int) -> Noise:
-        return Noise(self._experiment.seed, f"actions of {spec.name}", lanes, size)
+    def _noise(self, spec: PolicySpec, lanes: np.ndarray, size: int, hold: int = 1) -> Noise:
+        return Noise(self._experiment.seed, f"actions of {spec.name}", lanes, size, hold)
 
     def _client(self, plan: PolicyPlan, producer: int) -> InferenceClient:
         streams = self._context.streams

@@ -49,6 +49,12 @@ def test_noise_is_that_of_each_lane_s_own_generator() -> None:
         assert np.array_equal(noise.at(t), wanted)
 
 
+def test_noise_can_be_held() -> None:
+    every, held = Noise(3, "n", np.arange(4), 2), Noise(3, "n", np.arange(4), 2, hold=5)
+    for t in (0, 4, 5, 127, 129, 131):  # 127 to 129 share theirs over the end of a block
+        assert np.array_equal(held.at(t), every.at(t - t % 5))
+
+
 def test_noise_is_uniform() -> None:
     noise = Noise(0, "u", np.arange(64), 1)
     values = np.concatenate([noise.at(t).ravel() for t in range(200)])

@@ -56,6 +56,7 @@ def _nothing_is_left() -> Iterator[None]:
         {"placement": {"actors": 1}},
         {"placement": {"actors": 1, "max_lag": 1, "exact": True}},
         {"placement": {"actors": 2}},
+        {"placement": {"actors": 2, "max_lag": 4, "exact": True}, "stop": {"updates": 7}},
         {"placement": {"actors": 2, "max_lag": 1, "exact": True}, "model": {"name": "gru"}},
         {"placement": {"inference": "worker"}},
         {"placement": {"actors": 2, "ring": 2, "inference": "worker", "max_lag": 1, "exact": True}},

@@ -36,5 +36,7 @@ class SACConfig(ReplayedConfig):
     target_entropy: Live[float | None] = None
     """Entropy to hold, in nats; left out: minus the count of numbers in an action, each taken to run from -1 to 1, or half of
     the most there is among the allowed actions."""
+    hold_noise: Count = Field(1, ge=1)
+    """Decisions in a row that share the noise of their actions: above 1, exploration pushes one way for a while."""
     max_grad_norm: Live[float] = Field(100.0, gt=0)
     """Bound on the gradient's norm, of actor and critics each."""

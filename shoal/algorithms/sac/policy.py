@@ -23,9 +23,9 @@ class SACPolicy(Policy):
     uniform: Tensor
     extras: dict[str, tuple[int, ...]] = {}
 
-    def __init__(self, space: Space[Any], model: Model) -> None:
+    def __init__(self, space: Space[Any], model: Model, *, hold: int = 1) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.noise_hold = model, hold
         self.head = build_head(space, model.features, squash=True)
         self.noise_size = self.head.noise_size
         self.register_buffer("uniform", torch.tensor(True))

@@ -66,7 +66,7 @@ class SAC(Algorithm):
             raise InputError(
                 f"algorithm.name = 'sac' does not support recurrent models (model.name = '{model.name}'): try mlp, or ppo"
             )
-        self.policy = SACPolicy(space, body)
+        self.policy = SACPolicy(space, body, hold=config.hold_noise)
         self.critics = Twins(model, seen, self.actions.shown, self.actions.outputs)
         self.temperature = Temperature(config.temperature)
         self.flat = Flat(self.policy, gradients=True)

@@ -183,6 +183,26 @@ def test_a_hard_target_is_copied_now_and_then_and_a_soft_one_a_little_each_time(
     assert not torch.equal(hard.flat.parameters, start)
 
 
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_each_copy_into_the_target_lets_values_reach_n_steps_further(n_step: int) -> None:
+    """One situation without end, where every decision costs 1: after k copies its value is minus n (k + 1) discounted costs."""
+    algorithm = make(n_step=n_step, gamma=0.9, target_every=200, lr=0.02)
+    with torch.no_grad():
+        algorithm.target.flat.parameters.zero_()
+    batch = batch_of(algorithm, masked=False)
+    batch.observation.fill_(0.0)
+    batch.reward.fill_(-1.0)
+    batch.terminated.fill_(False)
+    batch.truncated.fill_(False)
+    for copies in range(4):
+        for _ in range(200):
+            with torch.no_grad():
+                found = algorithm._evaluate(batch)
+            algorithm.update(batch, SoloLearner())
+        reached = n_step * (copies + 1)
+        assert float(found.chosen[found.counts].mean()) == pytest.approx(-(1 - 0.9**reached) / 0.1, rel=0.02)
+
+
 def test_state_goes_on() -> None:
     one, other = make(), make()
     one.update(batch_of(one), SoloLearner())

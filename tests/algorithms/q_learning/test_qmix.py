@@ -122,6 +122,19 @@ def test_a_team_never_loses_by_what_an_agent_gains() -> None:
     assert (utilities.grad > 0).float().mean() > 0.9
 
 
+@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
+def test_a_mixer_starts_close_to_the_sum_whatever_the_scale_of_the_state(scale: float) -> None:
+    for seed in range(3):
+        torch.manual_seed(seed)
+        mixer = Monotonic(2, 24, embedding=32, hidden=[64])
+        utilities = torch.zeros(200, 2, requires_grad=True)
+        total = mixer(utilities, torch.randn(200, 24) * scale)
+        total.sum().backward()
+        assert utilities.grad is not None
+        assert float(total.detach().abs().mean()) < 1.0
+        assert 0.5 < float(utilities.grad.mean()) < 3.0
+
+
 @pytest.mark.parametrize("mixer", ["qmix", "vdn"])
 def test_who_does_not_act_adds_nothing(mixer: str) -> None:
     algorithm = make(mixer=mixer)

@@ -26,6 +26,7 @@ from shoal.base.config import Named
 from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
 from tests.algorithms.batches import learned, summed
+from tests.algorithms.sac.push import Push
 
 SEES = spaces.Box(-5, 5, (3,), np.float32)
 FORCES = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 10.0], np.float32))
@@ -409,6 +410,22 @@ def experiment(world: str, **placement: Any) -> Experiment:
             "name": "soft",
         }
     )
+
+
+@pytest.mark.parametrize("hold", [1, 4])
+def test_noise_is_held(tmp_path: Path, hold: int) -> None:
+    """All it sees is equal and nothing is learned yet: pushes change with their noise alone."""
+    Push.pushes.clear()
+    tree = {
+        "env": {"id": "tests.algorithms.sac.push:Push", "num_envs": 1, "vector": "loop"},
+        "algorithm": {"name": "sac", "hold_noise": hold, "warmup": 1_000},
+        "model": {"name": "mlp", "hidden": [8]},
+        "stop": {"steps": 40},
+    }
+    shoal.train(Experiment.parse(tree), root=tmp_path, on="inline", quiet=True)
+    pushes = np.array(Push.pushes[:40]).reshape(-1, hold)
+    assert (pushes == pushes[:, :1]).all()
+    assert len(np.unique(pushes[:, 0])) == len(pushes)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
