@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shoal.evaluation.player import Player
     from shoal.runs.evaluate import evaluate
     from shoal.runs.load import LoadedPolicy, LoadedRun, load
-    from shoal.runs.run import Outcome
+    from shoal.runs.outcome import Outcome
     from shoal.runs.train import resume, train
 
 __version__ = "0.1.0"

@@ -13,7 +13,7 @@ from shoal.cli.output import command, tell
 from shoal.recipes import find
 
 if TYPE_CHECKING:
-    from shoal.runs.run import Outcome
+    from shoal.runs.outcome import Outcome
 
 
 def run(
@@ -63,8 +63,8 @@ def attach(run: str, address: str | None) -> None:
     from shoal.launchers.ray.cluster import require_ray
 
     require_ray()
+    from shoal.runs.outcome import Cluster
     from shoal.runs.ray import driver
-    from shoal.runs.run import Cluster
 
     outcome = driver.attach(run, Cluster(address))
     _say(outcome, f"{as_typed(outcome.folder) / 'config.yaml'} --on ray --address {address or 'auto'}")

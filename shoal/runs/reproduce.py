@@ -17,8 +17,8 @@ from shoal.monitoring.jsonl import in_order, newest_first
 from shoal.monitoring.run_folder import RunFolder
 from shoal.runs import provenance
 from shoal.runs.cluster_file import read_address
+from shoal.runs.outcome import Cluster, Outcome
 from shoal.runs.reproduction import Difference, changes, clocked, first_difference
-from shoal.runs.run import Cluster, Outcome
 from shoal.runs.status import ended
 from shoal.runs.train import train
 

@@ -7,36 +7,32 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from shoal.api.callback import Callback
-from shoal.api.evaluation import Scores
 from shoal.api.messages import Confirmed, Message
 from shoal.api.orders import Evaluate, Heard, Order, Pause, Reconfigure, SetStage
 from shoal.api.program import Program
-from shoal.api.worker import Heartbeat
 from shoal.base.errors import InputError, ShoalError, one_line
 from shoal.base.files import disk_trouble
-from shoal.base.seeding import derive_seed
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
 from shoal.checkpoints.worker_state import about, files_of, has_replay, steps_of, versions_of
-from shoal.evaluation.seating import make_random_evaluator
-from shoal.launchers.errand import Errand
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import HangsError, Launcher
-from shoal.launchers.links import Limits
 from shoal.monitoring.jsonl import newest_first
 from shoal.monitoring.logs import LOG, log_to
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
 from shoal.runs import provenance
+from shoal.runs.baseline import RANDOM_EPISODES, random_returns
 from shoal.runs.callbacks import Callbacks
+from shoal.runs.outcome import Outcome
 from shoal.runs.panel import Panel
+from shoal.runs.resumed import begins_anew
 from shoal.streams import names
 from shoal.streams.control import pieces_of
 from shoal.workers.controller import Controller
@@ -44,8 +40,6 @@ from shoal.workers.decisions import Confirm, Decision, EnterStage, Give, KeepSco
 
 BEST = "best"
 """The tag of the version with the best score."""
-RANDOM_EPISODES = 20
-"""Played at random before a run of several agents, for comparison."""
 
 
 class View(Sink, Protocol):
@@ -58,33 +52,7 @@ class View(Sink, Protocol):
         """What the run does now, in a word; with a `reason`: it ended."""
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """Which Ray runs it, for `--on ray`."""
-
-    address: str | None = None
-    """`auto`, or HOST:PORT; None: one of our own on this machine, which ends with the run."""
-    working_dir: str | None = None
-    """The folder with the user's own code, if the machines do not share it."""
-    detach: bool = False
-    """Return once the run has begun."""
-
-
 MakeLauncher = Callable[[Program, "Checkpoint | None", RunFolder], Launcher]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended."""
-
-    folder: Path
-    reason: str
-    steps: int
-    version: int
-    seconds: float
-    scores: Scores | None
-    """The last confirmation, if there was one."""
-    interrupted: bool
 
 
 def run_in(
@@ -119,16 +87,6 @@ def _in_one_line(folder: RunFolder, on: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ShoalError(f"{one_line(error)}: its traceback is in {folder.logs / f'{on}.log'}") from error
-
-
-def random_play(heartbeat: Heartbeat, program: Program) -> Scores:
-    """What everyone at random earns."""
-    with closing(make_random_evaluator(program, RANDOM_EPISODES)) as evaluator:
-        episodes = evaluator.begin(RANDOM_EPISODES, seed=derive_seed(program.experiment.seed, "random play"))
-        while not episodes.over:
-            heartbeat.beat()
-            episodes.step()
-        return episodes.scores()
 
 
 class _Run:
@@ -166,23 +124,9 @@ class _Run:
             replay = has_replay(program, start) and launcher.goes_on is not None
             versions, steps = versions_of(program, start), steps_of(program, start)
             self.controller.load_state_dict(start.meta["controller"], versions, steps, replay=replay)
-            self._say_what_begins_anew(start, replay=replay)
+            for line in begins_anew(program, start, self._store, goes_on=launcher.goes_on, replay=replay):
+                self.note(line)
             self._launcher.order("", SetStage(self.controller.stage))
-
-    def _say_what_begins_anew(self, start: Checkpoint, *, replay: bool) -> None:
-        """A resumed run is not always the one that was left."""
-        for tag in self._store.drop_newer(start.version):
-            self.note(f"the tag '{tag}' is gone: its checkpoint was newer than {start.version}, where the run goes on")
-        if any(spec.facts.sequences for spec in self._program.policies.values()) and not replay:
-            self.note("replay starts empty, and warms up again: the checkpoint does not hold what fits here")
-        if not self._launcher.goes_on:
-            self.note("open episodes begin anew: the checkpoint does not hold them as they were")
-        for version, damage, steps in start.skipped:
-            lost = f"{version - start.version:,} updates" if steps is None else f"{steps - start.meta['steps']:,} steps"
-            self.note(
-                f"checkpoint {version} is damaged and was passed over: {damage}; "
-                f"the run goes on from version {start.version} and loses {lost}"
-            )
 
     def go(self) -> Outcome:
         """Run, save, say how it ended."""
@@ -230,21 +174,10 @@ class _Run:
 
     def _measure_random_play(self) -> None:
         """Where there are several agents, a return says little until it is seen beside that of random play."""
-        agents = sum(spec.count for spec in self._program.policies.values())
-        if agents < 2:
-            return
-        if isinstance(self._launcher, InlineLauncher):
-            scores = random_play(Heartbeat(), self._program)
-        else:
-            limits = Limits.of(self._program.experiment)
-            scores = Errand("random play, for comparison", limits, lambda _: self.answer()).run(
-                random_play, self._program
-            )
-        team = {"baseline/random_team_return": scores.mean, "baseline/random_agent_return": scores.mean / agents}
-        if len(scores.by_policy) > 1:
-            team |= {f"baseline/{policy}/random_agent_return": mean for policy, mean in scores.by_policy.items()}
-        self.controller.baseline = team
-        self._folder.event("random play", **team, episodes=RANDOM_EPISODES)
+        alone = isinstance(self._launcher, InlineLauncher)
+        if (found := random_returns(self._program, self.answer, supervised=not alone)) is not None:
+            self.controller.baseline = found
+            self._folder.event("random play", **found, episodes=RANDOM_EPISODES)
 
     def _say_bottleneck(self) -> None:
         one_process = isinstance(self._launcher, InlineLauncher)

@@ -30,7 +30,8 @@ from shoal.program.env_facts import EnvFacts
 from shoal.program.expand import check_settings, expand
 from shoal.program.probe import Survey, survey
 from shoal.runs.facts import run_facts, unused_settings
-from shoal.runs.run import Cluster, Outcome, run_in
+from shoal.runs.outcome import Cluster, Outcome
+from shoal.runs.run import run_in
 
 LAUNCHERS = ("inline", "local", "ray")
 

@@ -19,8 +19,8 @@ from shoal.api.experiment import Experiment
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.store import CheckpointStore
 from shoal.monitoring.run_folder import RunFolder
+from shoal.runs.outcome import Outcome
 from shoal.runs.panel import ask
-from shoal.runs.run import Outcome
 from shoal.streams.sample import OUTCOMES
 
 PATIENCE = 60.0

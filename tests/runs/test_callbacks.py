@@ -13,7 +13,7 @@ from shoal.api.callback import Callback, CheckpointEvent, EvaluationEvent, Updat
 from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.checkpoints.store import CheckpointStore
-from shoal.runs.run import Outcome
+from shoal.runs.outcome import Outcome
 from shoal.runs.train import resume, train
 
 SHAPES = {"inline": {}, "local": {"placement": {"actors": 1}}}

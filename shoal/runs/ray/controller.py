@@ -29,8 +29,9 @@ from shoal.monitoring.run_folder import RunFolder, SupersededError
 from shoal.monitoring.sinks import Row
 from shoal.program.expand import expand
 from shoal.runs.facts import unused_settings
+from shoal.runs.outcome import Outcome
 from shoal.runs.panel import ask
-from shoal.runs.run import Outcome, run_in
+from shoal.runs.run import run_in
 from shoal.streams.transports.ray.agent import MachineAgent
 from shoal.streams.transports.ray.messages import Message, Peer, Reported
 

@@ -24,9 +24,9 @@ from shoal.monitoring.terminal import TerminalView
 from shoal.program.expand import expand
 from shoal.runs.cluster_file import read_address, write_cluster
 from shoal.runs.facts import run_facts
+from shoal.runs.outcome import Cluster, Outcome
 from shoal.runs.panel import NotRunningError
 from shoal.runs.ray.controller import RayController, RunOrder
-from shoal.runs.run import Cluster, Outcome
 
 RESTARTS = 3
 """Times that Ray may start a dead controller again."""
