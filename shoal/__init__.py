@@ -33,7 +33,7 @@ _HOMES = {
     "InputError": "shoal.base.errors",
     "LoadedPolicy": "shoal.runs.load",
     "LoadedRun": "shoal.runs.load",
-    "Outcome": "shoal.runs.run",
+    "Outcome": "shoal.runs.outcome",
     "Player": "shoal.evaluation.player",
     "Scores": "shoal.api.evaluation",
     "ShoalError": "shoal.base.errors",
