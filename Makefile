@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 
-.PHONY: help setup system-packages train test test-slow lint format bench docs
+.PHONY: help setup system-packages train test test-slow chaos lint format bench docs
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -21,6 +21,9 @@ test: setup lint ## Lint, type check and all tests that take seconds
 
 test-slow: setup ## The long proofs: every recipe to its bar with 5 seeds
 	$(BIN)/pytest -m slow -s
+
+chaos: setup ## Random faults for 30 minutes: what recovers, what is lost, what is left
+	$(BIN)/python tools/chaos.py --seconds 1800
 
 lint: setup ## ruff and mypy
 	@$(BIN)/ruff check .
