@@ -456,3 +456,22 @@ def test_toy_worlds_are_solved_softly(tmp_path: Path, world: str) -> None:
     floor = {"shoal/target": -0.1, "shoal/chain": 0.95}[world]
     model = {"name": "mlp", "hidden": [32, 32], "activation": "relu"}
     assert learned(tmp_path, world, settings, model, 80) >= floor
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("hold", "solved"), [(1, False), (32, True)])
+def test_held_noise_gets_up_the_hill(tmp_path: Path, hold: int, solved: bool) -> None:
+    """The experiment of docs/tasks/explore.md. Whoever never sees the flag learns to stand still, which earns 0."""
+    tree = {
+        "env": {"id": "MountainCarContinuous-v0", "num_envs": 4},
+        "algorithm": {
+            "name": "sac", "unroll": 8, "updates": 16, "gamma": 0.999, "tau": 0.01, "warmup": 4_000, "temperature": 0.1,
+            "learn_temperature": False, "hold_noise": hold,
+        },
+        "model": {"name": "mlp", "hidden": [64, 64], "activation": "relu"},
+        "stop": {"steps": 30_000},
+    }  # fmt: skip
+    outcome = shoal.train(Experiment.parse(tree), root=tmp_path, on="inline", quiet=True)
+    scores, _ = shoal.evaluate(str(outcome.folder), episodes=100, root=tmp_path)
+    assert (scores.mean > 90) == solved
