@@ -91,15 +91,15 @@ class AllreduceLearner(Learner):
 
     def _sum_piece(self, piece: np.ndarray) -> np.ndarray:
         """Who waits for the others says so: it is not the one that hangs."""
-        deadline = time.monotonic() + self._patience
+        deadline, left = time.monotonic() + self._patience, self._patience
         while True:
             self._alive()
-            left = deadline - time.monotonic()
             try:
                 return self._tally.sum(self._rank, piece, min(LOOK, max(0.0, left)))
             except TimeoutError:
                 if left <= LOOK:
                     raise
+            left = deadline - time.monotonic()
 
 
 class _Message:

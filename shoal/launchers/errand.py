@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import signal
 import sys
 import time
@@ -16,6 +15,7 @@ import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
@@ -97,7 +97,7 @@ def _how(code: int) -> str:
 
 
 def _result(data: bytes) -> Any:
-    done, found = pickle.loads(data)
+    done, found = ForkingPickler.loads(data)
     if done:
         return found
     raise found
@@ -115,25 +115,30 @@ def _serve(
     heartbeat = HeartbeatBoard.attach(board).place(0)
     heartbeat.begin(STARTING, in_env=True)
     try:
-        said = pickle.dumps((True, function(heartbeat, *args, **kwargs)))
+        said = _bytes((True, function(heartbeat, *args, **kwargs)))
     except SystemExit as error:
-        said = pickle.dumps((False, ShoalError(f"the environment called sys.exit({error.code})")))
+        said = _bytes((False, ShoalError(f"the environment called sys.exit({error.code})")))
     except BaseException as error:
         said = _packed(error)
     connection.send_bytes(said)
     os._exit(0)  # threads of an environment are not waited for
 
 
+def _bytes(value: Any) -> bytes:
+    """As `multiprocessing` hands things to the processes it starts: this never leaves a run's own."""
+    return bytes(ForkingPickler.dumps(value))
+
+
 def _packed(error: BaseException) -> bytes:
     """As it is, with its traceback as text; what cannot travel goes as a line."""
     if isinstance(error, ShoalError):
-        return pickle.dumps((False, type(error)(str(error))))
+        return _bytes((False, type(error)(str(error))))
     assert isinstance(error, Exception)
     try:
-        data = pickle.dumps((False, ExceptionWithTraceback(error, error.__traceback__)))
-        pickle.loads(data)
+        data = _bytes((False, ExceptionWithTraceback(error, error.__traceback__)))
+        ForkingPickler.loads(data)
     except Exception:
-        return pickle.dumps(
+        return _bytes(
             (False, ShoalError(f"{''.join(traceback.format_exception(error))}{type(error).__name__}: {error}"))
         )
     return data

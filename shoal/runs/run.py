@@ -75,7 +75,10 @@ def run_in(
         run = _Run(folder, program, workers, start, stack, view, callbacks)
         for note in [*notes, *(text for name in program.learners for text in program.policies[name].facts.notes)]:
             run.note(note)
-        return run.go()
+        outcome = run.go()
+    if run.callback_error is not None:  # as it is: whoever wrote it called us
+        raise run.callback_error
+    return outcome
 
 
 @contextmanager
@@ -148,12 +151,15 @@ class _Run:
         if (cost := self.controller.scoreboard.line()) is not None:
             self.note(cost)
         self._folder.event("stop", reason=reason, **dataclasses.asdict(counters))
-        if self._callbacks.error is not None:
-            raise self._callbacks.error
         return Outcome(
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
             self.controller.confirmed, caught is not None,
         )  # fmt: skip
+
+    @property
+    def callback_error(self) -> Exception | None:
+        """What a callback raised, if one did: the run has ended in order."""
+        return self._callbacks.error
 
     def _say_it_is_over(self, reason: str) -> None:
         self.note(f"{reason.removesuffix(' reached')} was reached before: raise {reason.split()[0]} to go on")

@@ -91,9 +91,8 @@ class TrainerSpec(WorkerSpec):
         if not shards:
             ports += [Port(names.sample(p, self.policy), "read") for p in program.producers_of(self.rank)]
         if self._has_shadow(program):
-            ports.append(
-                Port(names.shadow(self.policy, self.rank), "write", MailboxShape(shadow_nbytes(plan.algorithm), 1))
-            )
+            shadow, shape = names.shadow(self.policy, self.rank), MailboxShape(shadow_nbytes(plan.algorithm), 1)
+            ports += [Port(shadow, "write", shape), Port(shadow, "read")]  # its next life reads it
         return [*ports, *self._archives(program, plan)]
 
     def _archives(self, program: Program, plan: PolicyPlan) -> list[Port]:

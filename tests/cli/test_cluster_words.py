@@ -66,6 +66,7 @@ def test_the_last_line_says_why_a_plan_does_not_fit(tmp_path: Path) -> None:
     )
     fits = shoal("plan", "cartpole", "--on", "ray", "placement.actors=2", "--json", cwd=tmp_path)
     places = {"trainer": "this machine", "actor-0": "this machine", "actor-1": "this machine"}
+    places["confirmation"] = "this machine"
     assert json.loads(fits.stdout)["cluster"] == {"places": places, "no_place": {}}
 
 

@@ -19,6 +19,7 @@ from shoal.program.expand import expand
 from tests.launchers.live import experiment
 
 TRAIN = [sys.executable, "-m", "shoal.cli", "train", "cartpole", "--trial", "a", "stop.updates=2", "stop.return=null"]
+ROOT = Path(__file__).parents[2]
 ONE_PROCESS = ["placement.trainers=1", "log.tensorboard=false"]
 
 
@@ -28,7 +29,7 @@ def test_a_run_whose_reader_has_left_goes_on_and_ends_well(tmp_path: Path) -> No
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    assert process.stdout.readline() == f"cartpole -> {Path('runs/cartpole/a')}\n"
+    assert process.stdout.readline() == f"cartpole: ppo, seed 1 -> {Path('runs/cartpole/a')}\n"
     process.stdout.close()
     with process.stderr:
         assert (process.stderr.read(), process.wait(60)) == ("", EXIT_DONE)
@@ -37,7 +38,7 @@ def test_a_run_whose_reader_has_left_goes_on_and_ends_well(tmp_path: Path) -> No
 
 
 def test_a_thread_of_an_environment_keeps_no_command_from_ending(tmp_path: Path) -> None:
-    words = [*TRAIN, *ONE_PROCESS, "env.id=tests.launchers.parents:threaded"]
+    words = [*TRAIN, *ONE_PROCESS, f"env.id={ROOT / 'tests/launchers/parents.py'}:threaded"]
     ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (EXIT_DONE, "")
     assert "stop.updates = 2 reached" in ended.stdout

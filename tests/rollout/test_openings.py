@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from shoal.api.env import Array, Episode, Step
 from shoal.api.experiment import EnvConfig
+from shoal.api.policy import Decision, Request
 from shoal.base.seeding import Noise
 from shoal.envs import make_env
 from shoal.rollout.openings import Openings
@@ -40,13 +42,19 @@ class Notes(Watcher):
             self.done[episode.row].append([])
 
 
+class Always(ScriptedPolicy):
+    """One action, whether it is allowed or not."""
+
+    def act(self, request: Request, *, explore: bool) -> Decision:
+        action = self._script({}, None, request.noise.numpy())
+        return Decision(torch.as_tensor(np.repeat(np.asarray(action)[None], len(request.noise), 0)), {}, None)
+
+
 def play(env_id: str, always: Any, steps: int, number: Any) -> list[list[list[Array]]]:
     env = make_env(EnvConfig(id=env_id), COPIES)
     ((group, agents),) = env.groups.items()
     lanes = COPIES * len(agents.agents)
-    rule = ScriptedPolicy(
-        lambda observation, mask, noise: np.repeat(np.asarray(always)[None], len(noise), 0), agents.action_space, "rule"
-    )
+    rule = Always(lambda observation, mask, noise: np.asarray(always), agents.action_space, "rule")
     seat = Seat(group, group, FixedInference(rule, explore=True), Noise(1, "x", np.arange(lanes), 8), None)
     notes = Notes(group)
     openings = Openings(env, PLIES, number, seed=5)

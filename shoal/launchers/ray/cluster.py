@@ -202,7 +202,7 @@ def fit(program: Program, found: list[Machine]) -> Fit:
     count = {id(machine): 0 for machine in usable}
     for process in sorted(program.processes, key=lambda process: -sum(process.resources.values())):
         requested = process.resources
-        able = [m for m in usable if all(m.free.get(name, 0) >= amount for name, amount in requested.items())]
+        able = [m for m in usable if all(m.free.get(name, 0) >= amount - 1e-6 for name, amount in requested.items())]
         if not able:
             if process.needed:
                 result.homeless[process.name] = _why(requested, usable)
