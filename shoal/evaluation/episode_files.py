@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal.api.env import Env
 from shoal.base.errors import InputError
-from shoal.base.files import make_folder, write_atomic
+from shoal.base.files import as_typed, make_folder, write_atomic
 from shoal.evaluation.recorder import Record
 from shoal.rollout.seat import Seat
 
@@ -37,7 +37,9 @@ class EpisodeFiles:
                 for old in folder.glob(pattern):
                     old.unlink()
         except OSError as error:
-            raise InputError(f"--out = '{folder}': no episodes can be written there: {error.strerror}") from None
+            raise InputError(
+                f"--out = '{as_typed(folder)}': no episodes can be written there: {error.strerror}"
+            ) from None
 
     def path_of(self, number: int, kind: str) -> Path:
         """Of an episode's arrays (`npz`) or video (`mp4`)."""

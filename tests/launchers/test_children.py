@@ -19,6 +19,8 @@ from tests.launchers.live import Run, experiment, restarts, train
 from tests.launchers.parents import Closing, left, started
 from tests.launchers.processes import alive, below, family, wait_for
 
+HERE = Path(__file__).parent
+
 
 @pytest.fixture
 def pids(tmp_path: Path) -> Iterator[Path]:
@@ -115,7 +117,7 @@ def command(tmp_path: Path, pids: Path, *words: str) -> subprocess.Popen[bytes]:
     (tmp_path / "tmp").mkdir()
     recipe = tmp_path / "parent.yaml"
     recipe.write_text(
-        "env: {id: 'tests.launchers.parents:parent', num_envs: 2, kwargs: {folder: '%s'}}\n" % pids  # noqa: UP031
+        f"env: {{id: '{HERE / 'parents.py'}:parent', num_envs: 2, kwargs: {{folder: '{pids}'}}}}\n"
         + "algorithm: {name: ppo, unroll: 32, minibatch: 64}\nmodel: {name: mlp, hidden: [16]}\n"
         + "log: {tensorboard: false}\n"
     )
