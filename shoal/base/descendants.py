@@ -21,9 +21,9 @@ LIMIT = 1.0
 """Seconds in which killed processes have to be gone: one that may not be killed, or hangs in the kernel, is left."""
 
 
-def adopt_orphans() -> None:
-    """Become the parent of all below whose own parent dies."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def adopt_orphans(*, adopt: bool = True) -> None:
+    """Become the parent of all below whose own parent dies; or no longer."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 
 
 def lives(process: int) -> bool:

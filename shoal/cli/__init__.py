@@ -42,6 +42,8 @@ def _run() -> int:
     except KeyboardInterrupt:
         print("shoal: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    finally:
+        adopt_orphans(adopt=False)  # a program that calls this goes on
     return 0
 
 
