@@ -52,6 +52,8 @@ CASES: dict[str, list[str]] = {
 }
 FROM_OUTSIDE = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 FROM_INSIDE = ("raise", "hang", "exit", "nan")
+GRACE = 5.0
+"""Seconds in which all processes of a run are gone once its main process has ended."""
 LIMIT = 60.0
 """Seconds after which a run that makes no update hangs."""
 
@@ -150,6 +152,9 @@ class LiveRun:
             return [f"it did not end: {self._log.read_text()[-300:]}"]
         if code != 0:
             problems.append(f"exit code {code}: {self._log.read_text()[-300:]}")
+        deadline = time.monotonic() + GRACE
+        while marked(self.mark) and time.monotonic() < deadline:
+            time.sleep(0.05)
         problems += [f"process {pid} was left" for pid in marked(self.mark)]
         problems += [f"{path.name} was left in the temporary folder" for path in self._tmp.iterdir()]
         return problems + self._unbalanced()
