@@ -198,7 +198,7 @@ def test_a_run_that_fits_nowhere_ends_with_the_reason(cluster: Cluster, tmp_path
         1, [*SHOAL, "plan", "cartpole", "--on", "ray", "--address", cluster.address, *greedy], cwd=tmp_path
     )
     assert "it asks for 2 CPU, at most 0 is left" in plan.stdout
-    assert "1 of 4 worker processes find no place" in plan.stderr
+    assert "1 of 5 worker processes find no place" in plan.stderr
     began = time.monotonic()
     done = cluster.run(1, command(cluster, *greedy, "placement.cluster.wait=2s"), cwd=tmp_path, timeout=120)
     assert done.returncode == 2
