@@ -66,7 +66,7 @@ def _processes(program: Program) -> Iterator[Process]:
 def bundle(requested: ResourcesConfig) -> dict[str, float]:
     """What a cluster reserves, by the names that Ray has for it."""
     named = {"CPU": requested.cpus, "GPU": requested.gpus, "memory": float(requested.memory), **requested.custom}
-    return {name: amount for name, amount in named.items() if amount} or {"CPU": 0.001}
+    return {name: amount for name, amount in named.items() if amount}
 
 
 def _streams(program: Program, plans: Mapping[str, PolicyPlan]) -> dict[str, Stream]:

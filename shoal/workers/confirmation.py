@@ -48,6 +48,10 @@ class ConfirmationSpec(WorkerSpec):
         due = experiment.stop.return_ is not None and experiment.evaluation is None
         return [cls(name="confirmation")] if due else []
 
+    def needed(self, program: Program) -> bool:
+        """Not for training: it takes no place from those who are."""
+        return False
+
     def resources(self, program: Program) -> ResourcesConfig:
         """It works while the trainers rest, so by default it reserves nothing."""
         return program.experiment.placement.cluster.others.get(self.kind) or ResourcesConfig(cpus=0)

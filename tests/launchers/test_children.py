@@ -121,7 +121,7 @@ def command(tmp_path: Path, pids: Path, *words: str) -> subprocess.Popen[bytes]:
         + "algorithm: {name: ppo, unroll: 32, minibatch: 64}\nmodel: {name: mlp, hidden: [16]}\n"
         + "log: {tensorboard: false}\n"
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": str(HERE.parents[1])}
     with (tmp_path / "stderr").open("w") as stderr:
         return subprocess.Popen(
             [sys.executable, "-m", "shoal.cli", "train", str(recipe), "--trial", "a", *words],

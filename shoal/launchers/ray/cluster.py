@@ -202,7 +202,7 @@ def fit(program: Program, found: list[Machine]) -> Fit:
     count = {id(machine): 0 for machine in usable}
     for process in sorted(program.processes, key=lambda process: -sum(process.resources.values())):
         requested = process.resources
-        able = [m for m in usable if all(m.free.get(name, 0) >= amount - 1e-6 for name, amount in requested.items())]
+        able = [m for m in usable if all(m.free.get(name, 0) >= amount for name, amount in requested.items())]
         if not able:
             if process.needed:
                 result.homeless[process.name] = _why(requested, usable)
@@ -238,7 +238,7 @@ def reserve(program: Program, run: str) -> Any:
     from ray.util import placement_group, remove_placement_group
 
     config = program.experiment.placement.cluster
-    bundles = [process.resources for process in program.processes if process.needed]
+    bundles = [process.resources or {"CPU": 0.001} for process in program.processes if process.needed]
     away_from_head = [labels(program)] * len(bundles) if labels(program) else None
     group = placement_group(
         bundles,

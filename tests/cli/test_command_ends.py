@@ -39,7 +39,8 @@ def test_a_run_whose_reader_has_left_goes_on_and_ends_well(tmp_path: Path) -> No
 
 def test_a_thread_of_an_environment_keeps_no_command_from_ending(tmp_path: Path) -> None:
     words = [*TRAIN, *ONE_PROCESS, f"env.id={ROOT / 'tests/launchers/parents.py'}:threaded"]
-    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    known = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(words, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (EXIT_DONE, "")
     assert "stop.updates = 2 reached" in ended.stdout
 
