@@ -9,11 +9,12 @@ import multiprocessing
 import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Iterator
-from multiprocessing import forkserver, process, resource_tracker
+from multiprocessing import forkserver, process, resource_tracker, util
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
@@ -26,6 +27,8 @@ PARENT_DIED = signal.SIGUSR1
 _SERVER: Any = forkserver._forkserver
 PATIENCE, LOOK = 60.0, 0.5
 """Seconds that a start may take, imports included, and between two looks at whether the fork server was stopped."""
+LONGEST = 60
+"""Characters of the folder of temporary files, beside which the names of sockets have room."""
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "shoal"
 
 
@@ -42,6 +45,7 @@ def warm() -> None:
     It is deaf to SIGTERM, which may reach all processes of a run: the launcher decides what that means, and needs them for it.
     """
     context()
+    _keep_paths_short()
     with _without_current_folder():
         resource_tracker.ensure_running()  # first: it unblocks what is blocked here
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -49,6 +53,16 @@ def warm() -> None:
             forkserver.ensure_running()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _keep_paths_short() -> None:
+    """The address of a socket has 108 bytes at most: where temporary files lie deep, those of `multiprocessing` go elsewhere."""
+    if len(tempfile.gettempdir()) > LONGEST:
+        before, tempfile.tempdir = tempfile.tempdir, "/tmp"
+        try:
+            util.get_temp_dir()  # it remembers, and removes it in the end
+        finally:
+            tempfile.tempdir = before
 
 
 @contextlib.contextmanager
