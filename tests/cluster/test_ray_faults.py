@@ -152,3 +152,22 @@ def test_spread_reaches_its_bar_on_three_machines(cluster: Cluster, tmp_path: Pa
     last = rows(run)[-1]
     print(f"spread, played in mpe2: {score:.2f} per agent after {last['step']:,} steps, {last['time/elapsed']:.0f} s")
     assert score >= -11
+
+
+@pytest.mark.parametrize("kind", ["trainer", "actor"])
+def test_a_worker_that_hangs_is_started_again(run_of: Callable[..., Any], cluster: Cluster, kind: str) -> None:
+    run, _ = run_of("hung", *ROOM, "placement.hang=3s", "env.timeout=3s")
+    asked = [*SHOAL, "status", str(run), "--json"]
+
+    def seen() -> dict[str, Any]:
+        status: str = until(lambda: cluster.run(0, asked, cwd=run.parent).stdout, "an answer")
+        return next(line for line in json.loads(status)["workers"] if line["kind"] == kind)
+
+    before = seen()
+    stop = ["kill", "-STOP", str(before["pid"])]
+    assert cluster.run(node_of(cluster, before["node"]), stop).returncode == 0
+    began = time.monotonic()
+    until(lambda: seen()["restarts"] == 1, "it is started again")
+    print(f"a stopped {kind} lives again after {time.monotonic() - began:.1f} s")
+    goes_on(run)
+    assert_balanced(run)
