@@ -10,7 +10,7 @@ help: ## Show this list
 setup: ## Make .venv with pinned dependencies (does nothing the second time)
 	@tools/setup.sh
 
-system-packages: ## Install what tests use beside Python: a real Slurm, shellcheck, strace
+system-packages: ## Install what tests use beside Python: a real Slurm, shellcheck, strace, a browser, Prometheus
 	@tools/system-packages.sh
 
 train: setup ## Train the default recipe, CartPole with PPO, and show it live
@@ -50,5 +50,5 @@ bench: setup ## PPO and DQN beside their peers and the limit, replay, overhead p
 	$(BIN)/python benchmarks/cluster.py
 
 docs: ## Build the documentation site into site/
-	@EXTRAS=dev,box2d,atari,mpe,classic,butterfly,sisl,cluster,plot,video,docs tools/setup.sh
+	@EXTRAS=dev,box2d,atari,mpe,classic,butterfly,sisl,cluster,plot,video,wandb,prometheus,dashboard,docs tools/setup.sh
 	$(BIN)/mkdocs build --strict

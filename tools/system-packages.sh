@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What tests use beside Python: a real Slurm, shellcheck, and strace. Without them those tests are skipped and say so.
+# What tests use beside Python: a real Slurm, shellcheck, strace, a browser, and Prometheus. Without them those tests are skipped and say so.
 set -euo pipefail
 missing=()
-for pair in slurmctld:slurm-wlm munged:munge shellcheck:shellcheck strace:strace; do
+for pair in slurmctld:slurm-wlm munged:munge shellcheck:shellcheck strace:strace chromium:chromium promtool:prometheus; do
   PATH=$PATH:/usr/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
 [ "${#missing[@]}" = 0 ] && exit 0
