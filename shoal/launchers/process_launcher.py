@@ -73,7 +73,7 @@ class ProcessLauncher:
         self._saved: dict[str, Saved] = {}
         self.goes_on: bool | None = life.whole
         self.checkpoint = life.start.version if life.start and self._sync.in_step else -1
-        """The version that a trainer's next life goes on from where memory is lost; -1: from none."""
+        """The version that next lives go on from where memory is lost; -1: from none. Later ones replace it, and it is removed."""
 
     # ------------------------------------------------------------ the run
 
@@ -315,6 +315,8 @@ class ProcessLauncher:
                 self._supervisor.kill(link)
             self._supervisor.reap(link)
         changes: dict[str, Any] = {"evaluated": controller.scoreboard.evaluated}
+        if self.checkpoint >= 0:
+            self._choose_checkpoint()
         trainers = [spec for link in links for spec in link.process.workers if isinstance(spec, TrainerSpec)]
         if trainers:
             ranks = sorted({spec.rank for spec in trainers})
@@ -340,13 +342,8 @@ class ProcessLauncher:
 
     def _where_to_go_on(self, ranks: list[int]) -> dict[str, Any]:
         """From what is in memory, as the version that is out; where that is lost, from the last checkpoint, as the one after it."""
-        program, store, clocks = (
-            self._program,
-            CheckpointStore(self._files.checkpoints),
-            self._conductor.controller.clocks,
-        )
-        if store.versions() and self._sync.in_step:
-            self.checkpoint = store.latest().version
+        program, clocks = self._program, self._conductor.controller.clocks
+        self._choose_checkpoint()
         producers = [producer for rank in ranks for producer in program.producers_of(rank)]
         rounds, versions, steps = {}, {}, {}
         for policy in program.learners:
@@ -358,6 +355,12 @@ class ProcessLauncher:
             known = self._link_of(policy, ranks[0]).life.steps.get(policy, 0)
             steps[policy] = max(sum(clocks[policy].by_replica.get(rank, 0) for rank in ranks), known)
         return {"rounds": rounds, "versions": versions, "steps": steps}
+
+    def _choose_checkpoint(self) -> None:
+        """The newest, of what replicas in step have learned."""
+        store = CheckpointStore(self._files.checkpoints)
+        if store.versions() and self._sync.in_step:
+            self.checkpoint = store.latest().version
 
     def _newest(self, policy: str) -> int:
         """The newest version that anybody may act with."""

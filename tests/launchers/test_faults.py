@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shoal.base.faults import VARIABLE
+from shoal.checkpoints.store import CheckpointStore
 from tests.launchers.live import Run, check, experiment, noticed_after, restarts, rows, saved, train
 from tests.launchers.processes import nothing_left
 
@@ -71,6 +72,25 @@ def test_several_die_at_the_same_moment(tmp_path: Path) -> None:
 
     outcome, _ = train(experiment(placement={"actors": 2, "inference": "worker"}), tmp_path, script)
     check(outcome, 6)
+
+
+def test_an_actor_dies_long_after_a_trainer(tmp_path: Path) -> None:
+    """The checkpoint that the trainer went on from has been removed since."""
+
+    def script(run: Run) -> None:
+        run.go_on()
+        (folder,) = tmp_path.glob("base/*/checkpoints")
+        kept = CheckpointStore(folder)
+        run.until(lambda _: bool(kept.versions()), "checkpoint")
+        run.kill("trainer-agent-0")
+        gone = kept.latest().version
+        run.until(lambda _: gone not in kept.versions(), "end of that checkpoint")
+        run.kill("actor-0")
+        run.go_on()
+
+    tree = experiment(placement={"actors": 2}, checkpoint={"every": "0.2s", "keep": 1})
+    outcome, _ = train(tree, tmp_path, script)
+    check(outcome, 2)
 
 
 def test_replicas_in_step_that_die_together_come_back_once(tmp_path: Path) -> None:
