@@ -23,7 +23,7 @@ test-slow: setup ## The long proofs: every recipe to its bar with 5 seeds
 	$(BIN)/pytest -m slow -s
 
 chaos: setup ## Random faults for 30 minutes: what recovers, what is lost, what is left
-	$(BIN)/python tools/chaos.py --seconds 1800
+	$(BIN)/python tools/chaos --seconds 1800
 
 lint: setup ## ruff and mypy
 	@$(BIN)/ruff check .

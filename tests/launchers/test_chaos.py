@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "tools" / "chaos.py"
+SCRIPT = Path(__file__).parents[2] / "tools" / "chaos"
 
 
 @pytest.mark.timeout(280)
