@@ -52,11 +52,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--case", action="append", choices=list(CASES), help="one of them; may be given several times")
     given = parser.parse_args()
-    dice, tally, began = random.Random(given.seed), Tally(), time.monotonic()
+    dice, tally = random.Random(given.seed), Tally()
     cases = given.case or [case for case in CASES if given.on == "local" or case not in ONE_MACHINE]
     site = Local() if given.on == "local" else Machines(given.nodes)
     if not site.can_fill:
         print("no file system may be mounted here: the disk is never full")
+    began = time.monotonic()
     try:
         while time.monotonic() - began < given.seconds:
             dice.shuffle(cases)

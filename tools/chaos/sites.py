@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -57,9 +56,11 @@ class Site(ABC):
     def start(self, argv: list[str], log: Path) -> subprocess.Popen[str]:
         """`shoal ARGV` in the folder of the disk; what it says goes to the log."""
 
-    @abstractmethod
     def status(self, folder: RunFolder) -> dict[str, Any] | None:
         """None: it does not answer now, or has ended."""
+        with suppress(ShoalError, OSError):
+            return ask(folder, "status")
+        return None
 
     # ------------------------------------------------------------ faults
 
@@ -120,11 +121,6 @@ class Local(Site):
                 [*SHOAL, *argv], cwd=self.disk, env=self.env, stdout=out, stderr=out, text=True, start_new_session=True
             )
 
-    def status(self, folder: RunFolder) -> dict[str, Any] | None:
-        with suppress(ShoalError, OSError):
-            return ask(folder, "status")
-        return None
-
     def signal(self, worker: dict[str, Any], number: int) -> None:
         with suppress(ProcessLookupError):
             os.kill(worker["pid"], number)
@@ -184,12 +180,6 @@ class Machines(Site):
         with log.open("a") as out:
             return self._cluster.spawn(0, [*SHOAL, *argv, *on], cwd=self.disk, stdout=out, stderr=out)
 
-    def status(self, folder: RunFolder) -> dict[str, Any] | None:
-        with suppress(ValueError, subprocess.TimeoutExpired):
-            asked = self._cluster.run(0, [*SHOAL, "status", str(folder.path), "--json"], cwd=self.disk, timeout=20)
-            return json.loads(asked.stdout)
-        return None
-
     def signal(self, worker: dict[str, Any], number: int) -> None:
         node = self._cluster.addresses.index(worker["node"])
         self._cluster.run(node, ["kill", f"-{number}", str(worker["pid"])])
@@ -209,14 +199,15 @@ class Machines(Site):
         self._alive.add(self._cluster.add_node(cpus=2))
 
     def left(self) -> set[str]:
-        found = {f"temporary {path}" for path in Path("/tmp").glob("shoal-*")}
+        """A controller keeps the outcome of its run for a while."""
+        found = {f"temporary {path.parent}" for path in Path("/tmp").glob("shoal-*/agent.sock")}
         for node in self._alive:
             host = self._cluster.hosts[node]
             found |= {f"node {node} {path.name}" for path in Path(f"/proc/{host.pid}/root/dev/shm").glob("shoal*")}
             for pid in host.processes():
                 with suppress(OSError):
                     command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                    if "shoal" in command or (command.startswith("ray::") and not command.startswith("ray::IDLE")):
+                    if "shoal" in command or (command.startswith("ray::") and not command.startswith(KEPT)):
                         found.add(f"node {node} process {pid} {command[:60]}")
         return found
 
@@ -229,4 +220,6 @@ class Machines(Site):
         return 0
 
 
+KEPT = ("ray::IDLE", "ray::RayController")
+"""Processes of Ray that outlive a run."""
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
