@@ -234,11 +234,6 @@ class Program:
         return resolved(self.experiment.placement.trainers)
 
     @property
-    def in_step(self) -> bool:
-        """Replicas agree within every update; otherwise each goes at its own pace."""
-        return self.experiment.placement.agree == "allreduce"
-
-    @property
     def buffers(self) -> int:
         """Buffer workers of each policy that replays; 0: trainers replay themselves."""
         return self.experiment.placement.buffers

@@ -66,3 +66,5 @@ class Pulse(NamedTuple):
     """That one was given on the way into its environments."""
     longest: float = 0.0
     """Seconds of the longest silence that ended well."""
+    allowed: float = 0.0
+    """Seconds that it may take besides: it is being built."""

@@ -89,8 +89,10 @@ class Limits:
 
     def exceeded(self, name: str, pulse: Pulse) -> str | None:
         """Why a process is to be killed, if it is."""
-        if pulse.silent <= (self.env if pulse.in_env else self.hang):
+        if pulse.silent <= (self.env if pulse.in_env else self.hang) + pulse.allowed:
             return None
+        if pulse.allowed:
+            return f"{name} was killed: it was not up within {pulse.silent:.0f} s"
         if pulse.in_env:
             return f"{name} was killed: a step took longer than env.timeout = {self.env:g} s"
         return f"{name} was killed: it gave no sign of life for placement.hang = {self.hang:g} s"
@@ -136,7 +138,10 @@ def worker_lines(links: Sequence[Link], pulses: Mapping[int, Pulse]) -> list[dic
     lines: list[dict[str, Any]] = []
     for link in links:
         shares = link.time.shares()
-        state = "alive" if pulses[link.number].silent < SILENT else f"silent for {pulses[link.number].silent:.0f} s"
+        pulse = pulses[link.number]
+        state = (
+            "starting" if pulse.allowed else "alive" if pulse.silent < SILENT else f"silent for {pulse.silent:.0f} s"
+        )
         facts = {"pid": link.pid, "state": state, "restarts": link.life.incarnation}
         lines += [{"name": w.name, "kind": w.kind, **facts, **shares.get(w.kind, {})} for w in link.process.workers]
     return lines

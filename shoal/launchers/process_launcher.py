@@ -41,6 +41,8 @@ POLL = 0.1
 """Seconds between two looks at signals and clocks."""
 REST = 60.0
 """Seconds without any progress in which a trainer has to come to rest, on top of those after which it counts as hung."""
+STARTS = 5.0
+"""Seconds that a run which is to end waits for a process that is only starting."""
 
 Replica = tuple[str, int]
 """Policy and rank."""
@@ -72,7 +74,7 @@ class ProcessLauncher:
         self._saves = 0
         self._saved: dict[str, Saved] = {}
         self.goes_on: bool | None = life.whole
-        self.checkpoint = life.start.version if life.start and self._sync.in_step else -1
+        self.checkpoint = life.start.version if life.start and not self._sync.one_machine else -1
         """The version that next lives go on from where memory is lost; -1: from none. Later ones replace it, and it is removed."""
 
     # ------------------------------------------------------------ the run
@@ -284,7 +286,8 @@ class ProcessLauncher:
     def _check_for_hung(self, workers: list[str]) -> None:
         for link in self._supervisor.links:
             pulse = self._supervisor.pulse(link)
-            if pulse.silent > max(SILENT, 2 * pulse.longest) and any(w.name in workers for w in link.process.workers):
+            patience = STARTS if pulse.allowed else max(SILENT, 2 * pulse.longest)
+            if pulse.silent > patience and any(w.name in workers for w in link.process.workers):
                 raise HangsError(f"{link.name} has given no sign of life for {pulse.silent:.0f} s")
 
     def _hear_last_updates(self) -> None:
@@ -357,9 +360,9 @@ class ProcessLauncher:
         return {"rounds": rounds, "versions": versions, "steps": steps}
 
     def _choose_checkpoint(self) -> None:
-        """The newest, of what replicas in step have learned."""
+        """The newest. Replicas that share memory need none."""
         store = CheckpointStore(self._files.checkpoints)
-        if store.versions() and self._sync.in_step:
+        if store.versions() and not self._sync.one_machine:
             self.checkpoint = store.latest().version
 
     def _newest(self, policy: str) -> int:

@@ -31,6 +31,8 @@ ENDING = 1.0
 """Seconds a process has to end once it has said why: a thread of its environment may hang."""
 LOST = 255
 """The exit code of a process whose fork server has died: it may live."""
+ARRIVING = 20.0
+"""Seconds that a process may take until its own code runs, on top of what it has elsewhere."""
 ATTEMPTS = 20
 """To start a process, a tenth of a second apart."""
 
@@ -76,6 +78,7 @@ class Supervisor:
     def _spawn(self, process: Process, number: int, life: Life) -> tuple[BaseProcess, ControlEnd]:
         processes = context()
         here, there = processes.Pipe()
+        self._heartbeats.place(number).begin(ARRIVING, in_env=False)  # in its place, until it does so itself
         running = processes.Process(
             target=self._serve, args=(self._order(process, number, life), there), name=process.name, daemon=True
         )

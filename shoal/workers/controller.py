@@ -62,7 +62,7 @@ class Clock:
     done: bool = False
     """It is through with its stop rule, and learns no more."""
     by_replica: dict[int, int] = field(default_factory=dict)
-    """Steps behind what replicas said in this launch."""
+    """Steps behind what replicas said last, or began this launch with."""
 
     def advance(self, message: Updated) -> None:
         """A replica has made a version."""
@@ -124,9 +124,17 @@ class Controller:
         self._last_row = (time.monotonic(), self.counters.steps)
         for policy, clock in self.clocks.items():
             clock.version, clock.steps = versions[policy], steps[policy]
+            clock.by_replica = self._shared_out(steps[policy])
             clock.done = self._counted_out(clock) is not None
         self._saved = self._ordered = self._moment()
         self.reason = self._exhausted()
+
+    def _shared_out(self, steps: int) -> dict[int, int]:
+        """What replicas that go their own way begin with: some may be heard late."""
+        placement = self._experiment.placement
+        apart = placement.agree is not None and placement.agree.name != "allreduce"
+        replicas = (placement.trainers or 1) if apart else 1
+        return dict.fromkeys(range(replicas), steps // replicas) if replicas > 1 else {}
 
     # ------------------------------------------------------------ messages
 

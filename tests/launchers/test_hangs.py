@@ -12,10 +12,14 @@ from typing import Any
 
 import pytest
 
+from shoal.api.program import Process
 from shoal.api.worker import Pulse
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers import links
+from shoal.launchers import links, supervisor
 from shoal.launchers.links import Attention, Limits
+from shoal.launchers.supervisor import Supervisor
+from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
+from shoal.workers.context import Life
 from tests.launchers.live import Run, experiment, train
 from tests.launchers.processes import nothing_left
 
@@ -116,6 +120,39 @@ def test_silence_counts_only_while_somebody_listens(monkeypatch: pytest.MonkeyPa
         attention.look()
     assert attention.heard(Pulse(silent=3670.0)).silent == 70.0
     assert Limits(env=60, hang=60).exceeded("it", attention.heard(Pulse(silent=3670.0))) is not None
+
+
+def sleeps(order: Any, control: Any) -> None:
+    """A process that hangs before its own code runs."""
+    time.sleep(600)
+
+
+def test_a_process_that_never_arrives_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "ARRIVING", 0.5)
+    with nothing_left():
+        processes = Supervisor(sleeps, lambda process, number, life: None, tmp_path, 1)
+        processes.start(Process("late", (), {}), 0, Life())
+        began, limits, found = time.monotonic(), Limits(env=600, hang=0.5), []
+        while not found and time.monotonic() < began + 20:
+            processes.wait(0.05)
+            found = list(processes.deaths(limits))
+        processes.close()
+    assert found
+    assert "late was killed: it was not up within" in found[0].cause
+    assert time.monotonic() - began > 0.9
+
+
+def test_what_is_being_built_has_its_time() -> None:
+    board = HeartbeatBoard.create(1)
+    place, limits = board.place(0), Limits(env=0.0, hang=0.0)
+    place.begin(600, in_env=True)
+    assert board.pulse(0).allowed == 600
+    assert limits.exceeded("it", board.pulse(0)) is None
+    place.rest()
+    assert board.pulse(0).allowed == 0
+    assert board.pulse(0).longest == 0, "how long that took says nothing of how it works"
+    assert limits.exceeded("it", board.pulse(0)) is not None
+    board.close()
 
 
 def test_who_is_stopped_ends_with_the_main_process(tmp_path: Path) -> None:

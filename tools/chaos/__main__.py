@@ -38,6 +38,8 @@ ONE_MACHINE = {"a3c, one memory"}
 FROM_INSIDE = ("raise", "hang", "exit", "nan")
 SLOW_FOR = 4.0
 """Seconds of a slow disk."""
+BUILDING = 60.0
+"""Seconds that a process may take to build its workers, on top of what it has elsewhere."""
 STARTING, AGAIN, TRAINING = "while it starts", "right after another", "while it trains"
 
 
@@ -136,11 +138,12 @@ def strike(site: Site, case: str, run: LiveRun, tally: Tally, dice: random.Rando
     tally.phases[phase] += 1
     cell = tally.cells[role, fault]
     reborn = fault in {*SIGNALS, "hang", "exit"}
-    if run.until(lambda: run.update >= before + 2 and (run.restarts() > lives or not reborn)):
+    seconds = LIMIT + (BUILDING if phase == STARTING else 0.0)
+    if run.until(lambda: run.update >= before + 2 and (run.restarts() > lives or not reborn), seconds):
         cell.recovered.append(time.monotonic() - struck)
     elif not run.ended:
         cell.hung += 1
-        tally.problems.append(f"{case}: {role} {fault} {phase}: not recovered within {LIMIT:g} s: {run.said()}")
+        tally.problems.append(f"{case}: {role} {fault} {phase}: not recovered within {seconds:g} s: {run.said()}")
     again = run.went_on_at()[deaths:]
     if role == "trainer" and again:
         tally.lost.append(max(0, before - max(again)))
@@ -181,7 +184,7 @@ def full_disk(site: Site, case: str, run: LiveRun, tally: Tally) -> None:
         return
     starts = run.starts()
     run.go_on()
-    if run.until(lambda: run.starts() > starts) and run.until_update(run.update + 2):
+    if run.until(lambda: run.starts() > starts) and (run.until_update(run.update + 2) or run.process.returncode == 0):
         cell.recovered.append(time.monotonic() - struck)
     else:
         cell.hung += 1

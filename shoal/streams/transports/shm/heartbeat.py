@@ -7,8 +7,9 @@ import time
 from shoal.api.worker import Heartbeat, Pulse
 from shoal.streams.transports.shm.segment import Segment, SegmentHandle
 
-MOMENT, IN_ENV, LONGEST, WORDS = range(4)
-"""Of each process: its last sign of life, whether that was inside its environments, the longest silence that it broke."""
+MOMENT, IN_ENV, LONGEST, ALLOWED, WORDS = range(5)
+"""Of each process: its last sign of life, whether that was inside its environments, the longest silence that it broke, and how long
+it may be silent besides."""
 
 
 class HeartbeatBoard:
@@ -40,9 +41,9 @@ class HeartbeatBoard:
     def pulse(self, number: int) -> Pulse:
         """How long a process has been silent, and where."""
         first = WORDS * number
-        moment, in_env, longest = self._words[first : first + WORDS]
+        moment, in_env, longest, allowed = self._words[first : first + WORDS]
         silent = max(0.0, (time.monotonic_ns() - moment) / 1e9) if moment else 0.0
-        return Pulse(silent, bool(in_env), longest / 1e9)
+        return Pulse(silent, bool(in_env), longest / 1e9, allowed / 1e9)
 
     def clear(self, number: int) -> None:
         """A new life begins."""
@@ -59,10 +60,11 @@ class _Place(Heartbeat):
     def __init__(self, words: memoryview, number: int) -> None:
         self._words, self._moment = words, WORDS * number + MOMENT
         self._in_env, self._longest = WORDS * number + IN_ENV, WORDS * number + LONGEST
+        self._allowed = WORDS * number + ALLOWED
 
     def begin(self, seconds: float, *, in_env: bool) -> None:
-        self._words[self._in_env] = in_env
-        self._words[self._moment] = time.monotonic_ns() + int(seconds * 1e9)
+        self._words[self._in_env], self._words[self._allowed] = in_env, int(seconds * 1e9)
+        self._words[self._moment] = time.monotonic_ns()
 
     def beat(self) -> None:
         self._sign(1)
@@ -72,7 +74,9 @@ class _Place(Heartbeat):
 
     def _sign(self, in_env: int) -> None:
         words, now = self._words, time.monotonic_ns()
-        if now - words[self._moment] > words[self._longest] and words[self._moment]:
+        if words[self._allowed]:  # what took its time to be built says nothing of how it works
+            words[self._allowed] = 0
+        elif now - words[self._moment] > words[self._longest] and words[self._moment]:
             words[self._longest] = now - words[self._moment]
         words[self._moment] = now
         words[self._in_env] = in_env
