@@ -256,7 +256,7 @@ class WandbConfig(Config):
     """Where a run is shown in Weights & Biases."""
 
     mode: Literal["online", "offline", "disabled"] | None = None
-    """`online` sends rows as they come, `offline` keeps them for later, `disabled`: nothing. Left out: `WANDB_MODE`, else online."""
+    """`online` sends rows as they come, `offline` keeps them for later, `disabled`: nothing. Left out: `WANDB_MODE`, or online."""
     project: str | None = None
     """Left out: `WANDB_PROJECT`, else `shoal`."""
     entity: str | None = None

@@ -47,7 +47,7 @@ class Notifier:
         self.companion.send({"step": step, "update": update, "state": "ended"})
         self.companion.send({"end": event, "reason": reason})
 
-    def wait(self) -> None:
-        """Until the commands are through."""
-        self._hear(self.companion.wait(LIMIT + 2))
+    def wait(self, seconds: float = LIMIT + 2) -> None:
+        """Until the commands are through, or the time is over."""
+        self._hear(self.companion.wait(seconds))
         self.companion.close()

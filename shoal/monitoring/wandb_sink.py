@@ -17,8 +17,6 @@ from shoal.monitoring.companion import Companion
 from shoal.monitoring.jsonl import read_on
 from shoal.monitoring.run_folder import RunFolder
 
-END = 30.0
-"""Seconds that the end of a run waits for W&B."""
 PROJECT = "shoal"
 MODES = {"online": "online", "offline": "offline", "disabled": "disabled", "run": "online", "dryrun": "offline"}
 """What WANDB_MODE may say, and which of our modes it is."""
@@ -62,7 +60,8 @@ class WandbSink:
     ) -> None:
         self._folder, self._tell, self._stop = folder, tell, stop
         self._at = [0, 0]
-        self._ends = self._late = False
+        self._ends = False
+        self._late: float | None = None
         self.failed = f"{as_typed(folder.logs)}/wandb.log says why"
         """Why the writer died."""
         self.sent = True
@@ -116,27 +115,27 @@ class WandbSink:
             self._tell(f"W&B: {url or f'offline, in {as_typed(self._folder.path)}/wandb; send it by {self._push()}'}")
 
     def _push(self) -> str:
-        return f"`shoal wandb-push {self._folder.name}`"
+        return f"`shoal wandb-push {as_typed(self._folder.path)}`"
 
     def end(self, code: int) -> None:
         """Nothing more will come: let the writer finish."""
         self._ends = True
         self.companion.send({"end": code})
 
-    def wait(self, seconds: float = END) -> None:
+    def wait(self, seconds: float) -> None:
         """Until the writer has finished, or the time is over."""
         self._hear(self.companion.wait(seconds))
-        self._late = self.companion.lives
+        self._late = seconds if self.companion.lives else None
         self.companion.close()
 
     def say_missing(self) -> None:
         """What W&B did not get is counted and said aloud, and the next start of the run goes on from there."""
         missing = self.missing()
-        if not missing and self.sent and not self._late:
+        if not missing and self.sent and self._late is None:
             return
         write_atomic(self._folder.wandb, json.dumps({**self._kept, "at": self._at}) + "\n")
         what = f"{missing:,} rows did not reach it" if missing else "not all that it was given was sent"
-        late = f" within {END:g} s" if self._late else ""
+        late = "" if self._late is None else f" within {self._late:g} s"
         self._tell(f"W&B: {what}{late}: send them by {self._push()}")
         self._folder.event("wandb", dropped=missing)
 

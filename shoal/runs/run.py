@@ -153,8 +153,8 @@ class _Run:
         self._say_bottleneck()
         if (cost := self.controller.scoreboard.line()) is not None:
             self.note(cost)
-        self._watchers.end(reason)
         self._folder.event("stop", reason=reason, **dataclasses.asdict(counters))
+        self._watchers.end(reason)
         return Outcome(
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
             self.controller.confirmed, caught is not None,

@@ -12,6 +12,11 @@ from shoal.monitoring.notify import Notifier
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.wandb_sink import Tell, WandbSink, wandb_mode
 
+END = 30.0
+"""Seconds that the end of a run waits for them."""
+HURRIED = 2.0
+"""The same, where somebody asked twice for the end."""
+
 
 class Watchers:
     """Those that the settings ask for. Nobody is started before `begin`; who is left when the run fails is told so."""
@@ -39,7 +44,7 @@ class Watchers:
             self._notifier.progress(step, update, state)
             self._notifier.poll()
 
-    def end(self, reason: str, *, failed: bool = False) -> None:
+    def end(self, reason: str, *, failed: bool = False, seconds: float = END) -> None:
         """The run is over: what is under way has some seconds to end."""
         wandb, notifier, self._wandb, self._notifier = self._wandb, self._notifier, None, None
         if wandb is not None:
@@ -51,10 +56,10 @@ class Watchers:
                 if each is not None:
                     stack.callback(each.companion.close)
             if wandb is not None:
-                wandb.wait()
+                wandb.wait(seconds)
                 wandb.say_missing()
             if notifier is not None:
-                notifier.wait()
+                notifier.wait(seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -62,5 +67,6 @@ class Watchers:
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         """Where another writes the folder now, or the disk is full, that has been said."""
         if error is not None:
+            reason = str(error) if isinstance(error, ShoalError) else one_line(error)
             with contextlib.suppress(ShoalError, OSError):
-                self.end(str(error) if isinstance(error, ShoalError) else one_line(error), failed=True)
+                self.end(reason, failed=True, seconds=HURRIED if isinstance(error, KeyboardInterrupt) else END)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from importlib import metadata
 from pathlib import Path
@@ -20,9 +21,11 @@ from shoal.monitoring.jsonl import append_line
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.wandb_sink import WandbSink, read_kept, require_wandb, wandb_mode
 from shoal.runs import train
+from shoal.runs.wandb_push import push
 
 pytest.importorskip("wandb", reason="an extra: `shoal[wandb]`")
 from tests.monitoring.wandb_files import described, parts, records, rows
+from tests.monitoring.wandb_server import WandbServer, wandb_server
 
 QUICK = {
     "env": {"id": "CartPole-v1", "num_envs": 4},
@@ -65,7 +68,7 @@ def events(run: Path, kind: str) -> list[dict[str, object]]:
 
 def test_a_run_and_its_resume_are_one_run_there(tmp_path: Path) -> None:
     given = {"mode": "offline", "project": "fish", "tags": ["quick"], "notes": "two parts"}
-    settings = experiment(3, wandb=given, notify=["true --token=hidden"])
+    settings = experiment(3, wandb=given, notify=["true --token=s3cret"])
     first = train.train(settings, trial="one", root=tmp_path, on="inline", quiet=True)
     train.resume("pond", "one", overrides=["stop.updates=5"], root=tmp_path, on="inline", quiet=True)
     run, files = first.folder, parts(first.folder)
@@ -81,7 +84,7 @@ def test_a_run_and_its_resume_are_one_run_there(tmp_path: Path) -> None:
     config = {item.key: json.loads(item.value_json) for item in last.config.update}
     assert config["algorithm"]["unroll"] == 16
     assert config["provenance"]["launcher"] == "inline"
-    assert b"hidden" not in b"".join(file.read_bytes() for file in files), "commands may hold secrets"
+    assert b"s3cret" not in b"".join(file.read_bytes() for file in files), "commands may hold secrets"
     assert all(path.stat().st_mode & 0o077 == 0 for path in (run / "wandb").rglob("*"))
     assert not [child for child in children(os.getpid()) if lives(child)]
 
@@ -115,7 +118,7 @@ def test_without_a_key_a_run_goes_on_offline(tmp_path: Path, monkeypatch: pytest
     assert same(written(outcome.folder), rows(file))
     (note,) = [str(event["text"]) for event in events(outcome.folder, "note") if "W&B" in str(event["text"])]
     assert "written offline" in note
-    assert "shoal wandb-push pond/one" in note
+    assert f"`shoal wandb-push {outcome.folder}`" in note
 
 
 @pytest.mark.slow
@@ -181,13 +184,14 @@ def test_a_writer_that_stands_still_holds_up_nobody_and_is_made_up_for(folder: R
     sink.wait(0.5)
     sink.say_missing()
     assert time.monotonic() - began < 10
-    assert told == ["W&B: 2,000 rows did not reach it within 30 s: send them by `shoal wandb-push pond/one`"]
+    push = f"`shoal wandb-push {folder.path}`"
+    assert told == [f"W&B: 2,000 rows did not reach it within 0.5 s: send them by {push}"]
     assert events(folder.path, "wandb")[0]["dropped"] == 2000
     assert not lives(sink.companion.pid)
     write(folder, 2001)
     sink = WandbSink(folder, WandbConfig(), "offline", told.append, told.append)
     sink.end(0)
-    sink.wait()
+    sink.wait(30)
     sink.say_missing()
     assert [row["update"] for row in rows(parts(folder.path)[-1])] == list(range(1, 2002))
     assert "at" not in json.loads(folder.wandb.read_text())
@@ -225,7 +229,7 @@ def test_the_project_of_the_environment(folder: RunFolder, monkeypatch: pytest.M
     write(folder, 1)
     sink = WandbSink(folder, WandbConfig(), "offline", print, print)
     sink.end(0)
-    sink.wait()
+    sink.wait(30)
     about = described(parts(folder.path)[0])
     assert (about.project, about.run_group) == ("lake", "carps")
 
@@ -254,3 +258,60 @@ def test_a_damaged_id_is_refused(folder: RunFolder, text: str) -> None:
     folder.wandb.write_text(text)
     with pytest.raises(ShoalError, match=r"wandb\.json is damaged"):
         read_kept(folder)
+
+
+# ---------------------------------------------------------------- with a server
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WandbServer]:
+    with wandb_server() as server:
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+        monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
+        yield server
+
+
+def updates(server: WandbServer, run: RunFolder) -> list[object]:
+    return [row["update"] for row in server.history[json.loads(run.wandb.read_text())["id"]]]
+
+
+def test_a_run_online_its_resume_and_what_is_pushed_are_one(folder: RunFolder, server: WandbServer) -> None:
+    told: list[str] = []
+    for part in ((1, 2, 3), (4, 5)):
+        sink = WandbSink(folder, WandbConfig(project="fish"), "online", told.append, told.append)
+        write(folder, *part)
+        sink.end(0)
+        sink.wait(30)
+        sink.say_missing()
+    assert told == [f"W&B: {server.url}/me/fish/runs/{json.loads(folder.wandb.read_text())['id']}"] * 2
+    assert updates(server, folder) == [1, 2, 3, 4, 5]
+    write(folder, 6)
+    assert push(folder, None, told.append) == 6
+    assert updates(server, folder) == [1, 2, 3, 4, 5, 6], "and no row twice"
+    (bucket,) = server.buckets.values()
+    assert (bucket["groupName"], bucket["displayName"], bucket["project"]) == ("pond", "one", "fish")
+
+
+def test_a_push_without_a_server_fails(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    write(folder, 1)
+    with pytest.raises(ShoalError, match="pond/one: W&B did not take all of it: UsageError: No API key"):
+        push(folder, None, print)
+    folder.lock()
+    with pytest.raises(InputError, match="pond/one is being trained"):
+        push(folder, None, print)
+    folder.unlock()
+
+
+@pytest.mark.slow
+def test_the_stop_button_is_an_order_to_stop(tmp_path: Path, server: WandbServer) -> None:
+    """W&B's client looks every 15 s."""
+    server.stop = True
+    values = {**experiment(10**6, wandb="online").model_dump(), "stop": {"seconds": 100}}
+    outcome = train.train(Experiment.parse(values), trial="one", root=tmp_path, on="inline", quiet=True)
+    assert outcome.reason == "stopped in W&B"
+    assert not outcome.interrupted
+    assert list((outcome.folder / "checkpoints").glob("[0-9]*"))
+    assert [event["by"] for event in events(outcome.folder, "order")] == ["W&B"]
+    assert same(written(outcome.folder), next(iter(server.history.values())))
+    assert server.exits == [0]
