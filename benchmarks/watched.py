@@ -1,7 +1,8 @@
 """What it costs to be watched: the default recipe with each way to look at a run from outside, and without any, in turns.
 
-Steps per second once warm, by the rows of `metrics.jsonl`: the first fifth of the steps does not count, in which Weights & Biases is
-imported. Every way has to keep its share of the pace of a run that nobody watches. `seconds to the first row` is from the command on.
+Steps per second once warm, by the rows of `metrics.jsonl`: the first fifth of the steps, in which Weights & Biases is
+imported, does not count. Every way has to keep its share of the pace of a run that nobody watches.
+Seconds to the first row are from the command on.
 """
 
 from __future__ import annotations

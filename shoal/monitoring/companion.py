@@ -76,7 +76,7 @@ class Companion:
                 self._selector.unregister(self._socket)
             self._heard += part
         *lines, self._heard = self._heard.split(b"\n")
-        return [json.loads(line) for line in lines]
+        return _parsed(lines)
 
     def wait(self, seconds: float) -> list[Said]:
         """What it says until it hangs up, or until the time is over."""
@@ -90,7 +90,8 @@ class Companion:
         """End it, with all below it, if it has not ended by itself. Again: nothing happens."""
         if self._closed:
             return
-        self._closed, _ = True, self.poll()
+        self._closed = True
+        self.poll()  # it may have hung up meanwhile
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0.0 if self.lives else 1.0)
         if self._process.poll() is None:
@@ -135,12 +136,21 @@ class MainProcess:
         except OSError:
             part, self.lives = b"", False
         *lines, self._heard = (self._heard + part).split(b"\n")
-        return [json.loads(line) for line in lines]
+        return _parsed(lines)
 
     def start_again(self, order: Said) -> None:
         """This process anew, with another order: nothing of the last attempt is left in it."""
         os.set_inheritable(self._socket.fileno(), True)
         os.execv(sys.executable, [*sys.orig_argv[:5], json.dumps(order)])
+
+
+def _parsed(lines: list[bytes]) -> list[Said]:
+    """Those that are whole: who may not wait may send a part of one."""
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return found
 
 
 def answer(*, niceness: int) -> MainProcess:

@@ -152,7 +152,7 @@ class WandbWriter:
     def _write(self, row: dict[str, Any]) -> None:
         """W&B's own step is the update: parts that are written offline do not overlap."""
         update = row.get("update")
-        if not isinstance(update, int):
+        if not isinstance(update, int) or update < self._run.starting_step:  # or W&B has it
             return
         numbers = {key: value for key, value in row.items() if value is not None}
         for key in numbers.keys() - self._known:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from shoal.monitoring import notify_watch
 from shoal.monitoring.notify import Notifier
 from shoal.monitoring.run_folder import RunFolder
 from shoal.runs import reproduce, train
+from tests.cli.test_cli import start
 
 WRITE = (
     "import json, os, sys; "
@@ -93,19 +93,16 @@ def test_a_run_that_fails(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_main_process_is_killed(tmp_path: Path) -> None:
-    out, run = tmp_path / "told", tmp_path / "pond" / "one"
-    main = os.fork()
-    if main == 0:
-        train.train(experiment(10**6, notify=[writes(out)]), trial="one", root=tmp_path, on="inline", quiet=True)
-        os._exit(0)
-    until(lambda: (run / "metrics.jsonl").exists() and below(main))
-    watch = below(main)
-    os.kill(main, signal.SIGKILL)
-    os.waitpid(main, 0)
+    out, metrics = tmp_path / "told", tmp_path / "runs" / "cartpole" / "one" / "metrics.jsonl"
+    words = ["train", "cartpole", "--trial", "one", "--on", "inline", f"log.notify={json.dumps([writes(out)])}"]
+    with start(*words, "stop.steps=null", "stop.return=null", cwd=tmp_path) as main:
+        until(lambda: metrics.exists() and metrics.stat().st_size)
+        (watch,) = below(main.pid)
+        main.kill()
     until(lambda: told(out))
     (facts,) = told(out)
     assert facts["SHOAL_EVENT"] == "death"
-    until(lambda: not any(map(lives, watch)))
+    until(lambda: not lives(watch))
 
 
 @pytest.fixture
