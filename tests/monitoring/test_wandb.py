@@ -23,7 +23,6 @@ from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.wandb_sink import WandbSink, read_kept, require_wandb, wandb_mode
 from shoal.runs import train
 from shoal.runs.wandb_push import push
-
 from tests.cli.test_cli import start
 
 pytest.importorskip("wandb", reason="an extra: `shoal[wandb]`")
