@@ -25,12 +25,12 @@ from shoal.monitoring.sinks import EVAL, EVALUATED_AT
 
 LOOK = 1.0
 """Seconds between two looks at the files."""
-ONLINE_WITHIN = 17.0
-"""Seconds in which the server has to answer; two more, and the run is written offline."""
+ONLINE_WITHIN = 14.0
+"""Seconds in which the server has to answer; some more, and the run is written offline."""
 FINISH = 25.0
 """Seconds for what is not sent yet when the run is over. The main process waits for 30."""
-NICENESS = 10
-"""Training goes first."""
+NICENESS = 5
+"""Training goes first; but on a busy machine W&B would take minutes to start at more."""
 SCORES = ("version", "steps", "mean_reward", "std_reward", "best", "video")
 """Columns of the table of evaluations; then what else each of them says in one number."""
 
@@ -44,6 +44,7 @@ class WandbWriter:
         self._at: list[int] = list(self._order["at"])
         self._update = 0
         self._known: set[str] = set()
+        self._films: dict[int, str] = {}
         self._run: Any = None
         self._code: int | None = None
 
@@ -64,6 +65,10 @@ class WandbWriter:
 
     def _begin(self) -> None:
         """Online within some seconds, else offline, unless that would be of no use."""
+        os.environ.pop("WANDB_SERVICE", None)  # of a program around us
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        import wandb  # noqa: F401 (before the clock starts)
+
         before = set((self._folder.path / "wandb").glob("run-*"))
         fallback = self._order["mode"] == "online" and not self._order["must_send"]
         late = threading.Timer(ONLINE_WITHIN, self._go_offline, [f"no answer in {ONLINE_WITHIN:g} s", before])
@@ -81,8 +86,6 @@ class WandbWriter:
         self._main.send({"begun": where, "why": self._order.get("why")})
 
     def _init(self) -> Any:
-        os.environ.pop("WANDB_SERVICE", None)  # of a program around us
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
         order = self._order
@@ -139,12 +142,9 @@ class WandbWriter:
         """What was written since, some of it if it is much; whether there may be more."""
         before = list(self._at)
         rows, self._at[0] = read_on(self._folder.metrics, before[0])
+        self._find_films()  # afterwards: the event of an evaluation is written before its row
         for row in rows:
             self._write(row)
-        events, self._at[1] = read_on(self._folder.events, before[1])
-        for event in events:
-            if event.get("kind") == "evaluation" and isinstance(event.get("video"), str):
-                self._show_video(event)
         if self._at != before:
             self._main.send({"at": self._at})
         return self._at != before
@@ -159,7 +159,7 @@ class WandbWriter:
             self._define(key, evaluated=EVALUATED_AT in numbers)
         self._known |= numbers.keys()
         self._update = max(self._update, update)
-        self._run.log(numbers, step=update)
+        self._run.log(numbers | self._videos(row.get(f"{EVAL}version")), step=update)
 
     def _define(self, key: str, *, evaluated: bool) -> None:
         """What a curve is drawn over: environment steps, for a score those of the version that was evaluated."""
@@ -168,16 +168,31 @@ class WandbWriter:
         elif key != "update":
             self._run.define_metric(key, step_metric=EVALUATED_AT if evaluated and key.startswith(EVAL) else "step")
 
-    def _show_video(self, event: dict[str, Any]) -> None:
+    def _find_films(self) -> None:
+        events: list[dict[str, Any]] = [{}]
+        while events:
+            events, self._at[1] = read_on(self._folder.events, self._at[1])
+            for event in events:
+                match event:
+                    case {"kind": "evaluation", "version": int(version), "video": str(name)}:
+                        self._films[version] = Path(name).name  # never one from elsewhere
+
+    def _videos(self, version: Any) -> dict[str, Any]:
+        """The films up to a version, in the row that has its score: the score of an earlier one may have been overtaken."""
+        due = sorted(film for film in self._films if isinstance(version, int) and film <= version)
+        shown = [video for film in due if (video := self._video(film, self._films.pop(film))) is not None]
+        return {f"{EVAL}video": shown[0] if len(shown) == 1 else shown} if shown else {}
+
+    def _video(self, version: int, name: str) -> Any:
         import wandb
 
-        path = self._folder.videos / Path(event["video"]).name
+        path = self._folder.videos / name
         try:
-            if stat.S_ISREG(path.lstat().st_mode) and path.suffix == ".mp4":
-                video = wandb.Video(str(path), caption=f"version {event.get('version')}", format="mp4")
-                self._run.log({f"{EVAL}video": video}, step=self._update)
+            plain = stat.S_ISREG(path.lstat().st_mode) and path.suffix == ".mp4"
+            return wandb.Video(str(path), caption=f"version {version}") if plain else None
         except OSError as error:
             print(f"{path} is not shown: {error}", flush=True)
+            return None
 
     def _write_table(self) -> None:
         """All evaluations of the run, those of earlier starts too."""
@@ -187,8 +202,8 @@ class WandbWriter:
         if not events:
             return
         plain = [key for key, value in events[-1].items() if isinstance(value, int | float | str)]
-        columns: list[str | int] = [*SCORES, *sorted({*plain} - {*SCORES, "kind"})]
-        table = wandb.Table(columns=columns, data=[[event.get(column) for column in columns] for event in events])
+        columns = [*SCORES, *sorted({*plain} - {*SCORES, "kind"})]
+        table = wandb.Table(columns=list(columns), data=[[event.get(column) for column in columns] for event in events])
         self._run.log({f"{EVAL}scores": table}, step=self._update)
 
 

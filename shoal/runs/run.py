@@ -154,7 +154,7 @@ class _Run:
         if (cost := self.controller.scoreboard.line()) is not None:
             self.note(cost)
         self._folder.event("stop", reason=reason, **dataclasses.asdict(counters))
-        self._watchers.end(reason)
+        self._watchers.end(reason, counters.steps, counters.update)
         return Outcome(
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
             self.controller.confirmed, caught is not None,

@@ -44,13 +44,13 @@ class Watchers:
             self._notifier.progress(step, update, state)
             self._notifier.poll()
 
-    def end(self, reason: str, *, failed: bool = False, seconds: float = END) -> None:
+    def end(self, reason: str, step: int, update: int, *, failed: bool = False, seconds: float = END) -> None:
         """The run is over: what is under way has some seconds to end."""
         wandb, notifier, self._wandb, self._notifier = self._wandb, self._notifier, None, None
         if wandb is not None:
             wandb.end(int(failed))
         if notifier is not None:
-            notifier.end("error" if failed else "end", reason, self._step, self._update)
+            notifier.end("error" if failed else "end", reason, step, update)
         with contextlib.ExitStack() as stack:
             for each in (notifier, wandb):
                 if each is not None:
@@ -69,4 +69,5 @@ class Watchers:
         if error is not None:
             reason = str(error) if isinstance(error, ShoalError) else one_line(error)
             with contextlib.suppress(ShoalError, OSError):
-                self.end(reason, failed=True, seconds=HURRIED if isinstance(error, KeyboardInterrupt) else END)
+                seconds = HURRIED if isinstance(error, KeyboardInterrupt) else END
+                self.end(reason, self._step, self._update, failed=True, seconds=seconds)

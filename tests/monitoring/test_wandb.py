@@ -55,10 +55,13 @@ def written(run: Path) -> list[dict[str, object]]:
 
 
 def same(ours: list[dict[str, object]], theirs: list[dict[str, object]]) -> bool:
-    """All our numbers are among theirs, row by row."""
-    return len(ours) == len(theirs) and all(
-        {key: value for key, value in row.items() if value is not None}.items() <= other.items()
-        for row, other in zip(ours, theirs, strict=True)
+    """All our numbers are among theirs, row by row; there, rows of one update are one."""
+    merged: dict[object, dict[str, object]] = {}
+    for row in ours:
+        merged.setdefault(row["update"], {}).update({key: value for key, value in row.items() if value is not None})
+    return len(merged) == len(theirs) and all(
+        all(other[key] == value for key, value in row.items())
+        for row, other in zip(merged.values(), theirs, strict=True)
     )
 
 
@@ -104,14 +107,15 @@ def test_evaluations_are_drawn_over_their_own_steps_with_film_and_table(tmp_path
     assert over["eval/mean_reward"] == "eval/steps"
     assert over["rollout/ep_rew_mean"] == over["train/loss"] == "step"
     history = rows(file)
-    assert same(written(outcome.folder), history) or len(history) == len(written(outcome.folder)) - 1
-    (film, *_) = [row["eval/video"] for row in history if "eval/video" in row] or [None]
-    assert film is not None
-    assert (file.parent / "files" / film["path"]).read_bytes() == next(outcome.folder.glob("videos/*.mp4")).read_bytes()
+    assert same(written(outcome.folder), history)
+    ours = {path.read_bytes() for path in outcome.folder.glob("videos/*.mp4")}
+    assert {path.read_bytes() for path in (file.parent / "files").rglob("*.mp4")} == ours
+    shown = json.dumps([row["eval/video"] for row in history if "eval/video" in row])
+    assert [f"version {version}" in shown for version in (3, 6)] == [True, True]
     (table,) = [row["eval/scores"] for row in history if "eval/scores" in row]
-    shown = json.loads((file.parent / "files" / table["path"]).read_text())
-    assert shown["columns"][:3] == ["version", "steps", "mean_reward"]
-    assert [line[0] for line in shown["data"]] == [each["version"] for each in events(outcome.folder, "evaluation")]
+    scores = json.loads((file.parent / "files" / table["path"]).read_text())
+    assert scores["columns"][:3] == ["version", "steps", "mean_reward"]
+    assert [line[0] for line in scores["data"]] == [each["version"] for each in events(outcome.folder, "evaluation")]
 
 
 def test_without_a_key_a_run_goes_on_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +137,8 @@ def test_without_a_network_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.M
     outcome = train.train(Experiment.parse(values), trial="one", root=tmp_path, on="inline", quiet=True)
     assert float(str(written(outcome.folder)[0]["time/elapsed"])) < 5, "training does not wait"
     (began,) = [datetime.fromisoformat(str(event["time"])) for event in events(outcome.folder, "start")]
-    (said,) = [event for event in events(outcome.folder, "note") if "no answer in 17 s" in str(event["text"])]
-    assert (datetime.fromisoformat(str(said["time"])) - began).total_seconds() < 25
+    (said,) = [event for event in events(outcome.folder, "note") if "no answer in 14 s" in str(event["text"])]
+    assert (datetime.fromisoformat(str(said["time"])) - began).total_seconds() < 60, "20 on a quiet machine"
     (file,) = parts(outcome.folder)
     assert same(written(outcome.folder), rows(file))
 

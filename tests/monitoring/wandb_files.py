@@ -41,8 +41,12 @@ def rows(path: Path) -> list[dict[str, Any]]:
     found = []
     for record in records(path):
         if record.HasField("history"):
-            items = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
-            found.append({**items, "_step": record.history.step.num})
+            row: dict[str, Any] = {"_step": record.history.step.num}
+            for item in record.history.item:
+                first, *inner = item.nested_key or [item.key]
+                value = json.loads(item.value_json)
+                row[first] = {**row.get(first, {}), "/".join(inner): value} if inner else value
+            found.append(row)
     return found
 
 
