@@ -69,9 +69,9 @@ def main() -> None:
     ways = {name: settings for name, settings in WAYS.items() if options.only in (None, name) or name == ALONE}
     paces: dict[str, list[Pace]] = {name: [] for name in ways}
     print(f"{options.repeats} repeats, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}", flush=True)
-    for _ in range(options.repeats):
-        for name, settings in ways.items():
-            paces[name].append(run(settings, options.steps))
+    for repeat in range(options.repeats):
+        for name in list(ways)[:: -1 if repeat % 2 else 1]:  # there and back: who comes later meets another machine
+            paces[name].append(run(ways[name], options.steps))
     print(f"{'watched by':16}{'steps/s':>30}{'of alone':>10}{'seconds to the first row':>28}{'after the last':>24}")
     alone = statistics.median(pace.speed for pace in paces[ALONE])
     missed = False
