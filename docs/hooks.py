@@ -98,10 +98,14 @@ def _words(annotation: Any) -> str:
     if origin is typing.Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin is list:
-        return f"list of {_words(arguments[0])}s"
+        return f"list of {_plural(_words(arguments[0]))}"
     if origin is dict:
         return "keys and values"
     return WORDS.get(annotation, "section")
+
+
+def _plural(words: str) -> str:
+    return words.replace("list", "lists", 1) if words.startswith("list ") else f"{words}s"
 
 
 def _bounds(metadata: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -251,13 +252,47 @@ class StopConfig(Config):
     """So many greedy episodes confirm it."""
 
 
+class WandbConfig(Config):
+    """Where a run is shown in Weights & Biases."""
+
+    mode: Literal["online", "offline", "disabled"] | None = None
+    """`online` sends rows as they come, `offline` keeps them for later, `disabled`: nothing. Left out: `WANDB_MODE`, or online."""
+    project: str | None = None
+    """Left out: `WANDB_PROJECT`, else `shoal`."""
+    entity: str | None = None
+    """The user or the team. Left out: `WANDB_ENTITY`, else whose key it is."""
+    group: str | None = None
+    """Left out: `WANDB_RUN_GROUP`, else the experiment's name."""
+    tags: list[str] = []
+    """Words to find it by."""
+    notes: str | None = None
+    """A longer text."""
+
+
+def _as_wandb(value: Any) -> Any:
+    return {"mode": value} if isinstance(value, str) else {} if value is True else None if value is False else value
+
+
+def _as_command(value: Any) -> Any:
+    words = shlex.split(value) if isinstance(value, str) else value
+    if words == []:
+        raise ValueError("a command has at least one word")
+    return words
+
+
 class LogConfig(Config):
-    """What is written down on the way."""
+    """What is written down on the way, and who is told."""
 
     every: Count = Field(1, ge=1)
     """Updates between two rows of `metrics.jsonl`."""
     tensorboard: bool = True
     """Write `tensorboard/` event files."""
+    wandb: Annotated[WandbConfig | None, BeforeValidator(_as_wandb)] = None
+    """Show the run in Weights & Biases; a bare word is its mode. Left out: it is not shown there."""
+    notify: list[Annotated[list[str], BeforeValidator(_as_command)]] = []
+    """Commands to run when the run ends, fails, dies or stands still: each a text, split as a shell would, or a list of words."""
+    notify_after: Duration = 600.0
+    """So long without an update, and the run stands still."""
 
 
 def _as_env(value: Any) -> Any:

@@ -55,7 +55,12 @@ KEYS = {
     "policies": "multiagent",
     "model": "policy",
     "log.every": "log_interval",
-    "log.tensorboard": "tensorboard_log track",
+    "log.tensorboard": "tensorboard_log",
+    "log.wandb": "track use_wandb with_wandb wandb_mode report_to",
+    "log.wandb.project": "wandb_project wandb_project_name project_name",
+    "log.wandb.entity": "wandb_entity wandb_team wandb_user",
+    "log.wandb.group": "wandb_group",
+    "log.wandb.tags": "wandb_tags",
     "seed": "random_seed",
 }  # fmt: skip
 """Our key -> what others call it. Of several the first that there is: algorithms differ."""

@@ -44,6 +44,10 @@ Openings = Annotated[
     ),
 ]
 Stochastic = Annotated[bool, typer.Option("--stochastic", help="Act as in training, not greedily.")]
+Wandb = Annotated[
+    str | None,
+    typer.Option(metavar="online|offline|disabled", help="Show it in Weights & Biases: log.wandb.mode, in a word."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -66,12 +70,14 @@ def train(
         typer.Option(metavar="DIR", help="With --on ray: your code, for machines that do not share this folder."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="With --address: leave once the run has begun.")] = False,
+    wandb: Wandb = None,
 ) -> None:
     """Train, until a stop rule ends it."""
     from shoal.cli.train import run
 
+    overrides = [*(overrides or []), *([f"log.wandb.mode={wandb}"] if wandb else [])]
     cluster = {"address": address, "working_dir": working_dir, "detach": detach}
-    run(recipe, overrides or [], trial=trial, seed=seed, on=on, resume=resume, cluster=cluster)
+    run(recipe, overrides, trial=trial, seed=seed, on=on, resume=resume, cluster=cluster)
 
 
 @app.command()
@@ -215,6 +221,14 @@ def reproduce(
     from shoal.cli.reproduce import run as work
 
     work(run, trial=trial, on=on)
+
+
+@app.command()
+def wandb_push(run: Run, wandb: Wandb = None) -> None:
+    """Send an ended run to Weights & Biases, from its folder: what is there already stays as it is."""
+    from shoal.cli.wandb_push import run as work
+
+    work(run, mode=wandb)
 
 
 @app.command()

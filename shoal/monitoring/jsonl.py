@@ -100,6 +100,20 @@ def newest_first(path: Path, block: int = 65536) -> Iterator[dict[str, Any]]:
             yield from (row for line in reversed(lines) if (row := _parse(line)) is not None)
 
 
+def read_on(path: Path, offset: int, block: int = 1 << 20) -> tuple[list[dict[str, Any]], int]:
+    """Whole lines from a byte of the file on, some of them if they are many, and the byte to go on from."""
+    try:
+        with open(path, "rb", opener=plain_file) as file:
+            file.seek(offset)
+            data = file.read(block)
+            while data and b"\n" not in data and len(data) < LONGEST and (more := file.read(block)):
+                data += more
+    except FileNotFoundError:
+        return [], offset
+    end = data.rfind(b"\n") + 1
+    return [row for line in data[:end].split(b"\n") if (row := _parse(line)) is not None], offset + end
+
+
 def in_order(path: Path) -> list[dict[str, Any]]:
     """The rows of numbers as they stand, oldest first: where `update` or `step` goes back, what was written later holds."""
     rows: list[dict[str, Any]] = []

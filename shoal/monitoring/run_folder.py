@@ -141,6 +141,11 @@ class RunFolder:
         return self.path / "tensorboard"
 
     @property
+    def wandb(self) -> Path:
+        """Which run of Weights & Biases it is."""
+        return self.path / "wandb.json"
+
+    @property
     def checkpoints(self) -> Path:
         """A folder per saved version."""
         return self.path / "checkpoints"

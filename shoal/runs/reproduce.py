@@ -71,12 +71,18 @@ def plan(run: str, *, on: str | None = None, root: Path | str = "runs") -> Plan:
     resumed = _first_resume(folder)
     own_rule = (ended(folder)["reason"] or "").startswith(RULES)
     until = None if own_rule and resumed is None else int(rows[-1]["update"])
-    experiment = Experiment.parse(folder.read_config())
+    experiment = _unwatched(Experiment.parse(folder.read_config()))
     if until is not None:
         stop = experiment.stop.model_dump() | {"updates": until, "seconds": StopConfig().seconds}
         experiment = Experiment.parse(experiment.model_dump() | {"stop": stop})
     cluster = Cluster(read_address(folder)) if launcher == "ray" else Cluster()
     return Plan(folder, rows, experiment, launcher, cluster, until, _warnings(records, launcher), resumed)
+
+
+def _unwatched(experiment: Experiment) -> Experiment:
+    """Without those who were told of the run: it may be somebody else's, and so may be its commands and its place in W&B."""
+    log = experiment.log.model_dump() | {"wandb": None, "notify": []}
+    return Experiment.parse(experiment.model_dump() | {"log": log})
 
 
 def reproduce(

@@ -33,6 +33,7 @@ from shoal.runs.callbacks import Callbacks
 from shoal.runs.outcome import Outcome
 from shoal.runs.panel import Panel
 from shoal.runs.resumed import begins_anew
+from shoal.runs.watchers import Watchers
 from shoal.streams import names
 from shoal.streams.control import pieces_of
 from shoal.workers.controller import Controller
@@ -67,12 +68,13 @@ def run_in(
         stack.enter_context(_in_one_line(folder, on))
         stack.enter_context(disk_trouble(folder.path))
         stack.enter_context(log_to(folder.logs, on))
+        watchers = stack.enter_context(Watchers(folder, program.experiment.log))
         # Workers first: a checkpoint that does not fit must not cost the run its settings.
         workers = stack.enter_context(closing(launcher(program, start, folder)))
         folder.write_config(program.experiment.model_dump())
         provenance.write(folder, argv, program.experiment.seed, on, here)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
-        run = _Run(folder, program, workers, start, stack, view, callbacks)
+        run = _Run(folder, program, workers, start, stack, view, callbacks, watchers)
         for note in [*notes, *(text for name in program.learners for text in program.policies[name].facts.notes)]:
             run.note(note)
         outcome = run.go()
@@ -97,7 +99,7 @@ class _Run:
 
     def __init__(
         self, folder: RunFolder, program: Program, launcher: Launcher, start: Checkpoint | None, stack: ExitStack,
-        view: View | None, callbacks: Sequence[Callback],
+        view: View | None, callbacks: Sequence[Callback], watchers: Watchers,
     ) -> None:  # fmt: skip
         self._folder, self._program, self._launcher, self._stack = folder, program, launcher, stack
         experiment = program.experiment
@@ -114,7 +116,8 @@ class _Run:
         self._callbacks = Callbacks(callbacks, self.controller.stop)
         self._sink = stack.enter_context(closing(FanOut([*sinks, self._callbacks])))
         self._panel = stack.enter_context(closing(Panel(folder, self._obey)))
-        self.doors: list[Any] = [self._panel]
+        self._watchers = watchers
+        self.doors: list[Any] = [self._panel, *watchers.begin(self.note, self.controller.stop)]
         self._listeners = [spec for spec in program.workers if spec.hears]
         self._hurried = False
         self._confirming = False
@@ -151,6 +154,7 @@ class _Run:
         if (cost := self.controller.scoreboard.line()) is not None:
             self.note(cost)
         self._folder.event("stop", reason=reason, **dataclasses.asdict(counters))
+        self._watchers.end(reason, counters.steps, counters.update)
         return Outcome(
             self._folder.path, reason, counters.steps, counters.update, counters.elapsed,
             self.controller.confirmed, caught is not None,
@@ -209,12 +213,13 @@ class _Run:
 
     def listen(self) -> None:
         """Take orders of people, if there are any."""
-        self._panel.poll()
+        self.answer()
         self._carry_out()
 
     def answer(self) -> None:
         """Take orders of people; what is decided waits: something else is being carried out."""
         self._panel.poll()
+        self._watchers.look(self.controller.counters.steps, self.controller.counters.update, self._state)
 
     def _carry_out(self) -> None:
         while self.controller.todo:

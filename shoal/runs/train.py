@@ -26,6 +26,7 @@ from shoal.launchers.links import Limits
 from shoal.launchers.open_files import allow_open_files
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView, waiting
+from shoal.monitoring.wandb_sink import require_wandb
 from shoal.program.env_facts import EnvFacts
 from shoal.program.expand import check_settings, expand
 from shoal.program.probe import Survey, survey
@@ -50,6 +51,7 @@ def train(
 ) -> Outcome:
     """Start a run and train until a stop rule or a callback ends it. What cannot work is found before anything is written."""
     _prepare(on, callbacks)
+    require_wandb(experiment.log.wandb)
     check_known(experiment.env, on)
     root, here = Path(root).absolute(), Path.cwd()  # before any environment is made: it may go to another folder
     if on == "ray":
@@ -81,6 +83,7 @@ def resume(
     _prepare(on, callbacks)
     folder, here = RunFolder.open(Path(root).absolute(), name, trial), Path.cwd()
     experiment = Experiment.parse(folder.read_config(overrides))
+    require_wandb(experiment.log.wandb)
     check_known(experiment.env, on)
     if on == "ray":
         from shoal.runs.ray import driver

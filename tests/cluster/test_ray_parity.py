@@ -147,3 +147,18 @@ def test_averaging_between_machines(cluster: Cluster, tmp_path: Path) -> None:  
     end = next(line for line in lines(run / "events.jsonl") if line["kind"] == "stop")
     assert "stop.return = 475 reached" in end["reason"], end
     assert len({machine for process, machine in places(run).items() if process.startswith("trainer")}) == 2
+
+
+@pytest.mark.slow
+def test_weights_and_biases_and_commands_beside_the_controller(cluster: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    pytest.importorskip("wandb", reason="an extra: `shoal[wandb]`")
+    from tests.monitoring.wandb_files import described, parts, rows
+
+    told = tmp_path / "told"
+    notify = json.dumps([["sh", "-c", 'echo "$SHOAL_EVENT $SHOAL_RUN $SHOAL_UPDATE" >> ' + str(told)]])
+    words = [*THREE, "stop.updates=6", "stop.return=null", "--wandb", "offline", f"log.notify={notify}"]
+    run = trained(cluster, tmp_path, "shown", *words, env={"WANDB_PROJECT": "far"})
+    (file,) = parts(run)
+    assert [row["update"] for row in rows(file)] == [1, 2, 3, 4, 5, 6]
+    assert described(file).project == "far", "what the driver's environment says"
+    assert told.read_text() == "end cartpole/shown 6\n"

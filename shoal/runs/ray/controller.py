@@ -55,6 +55,8 @@ class RunOrder(NamedTuple):
     argv: list[str]
     faults: str
     """To be made on purpose, as SHOAL_FAULT says it."""
+    variables: dict[str, str] = {}
+    """What the environment of the driver says to W&B."""
 
 
 class Feed:
@@ -112,7 +114,7 @@ class RayController(Peer):
 
     def __init__(self, order: RunOrder) -> None:
         self._order, self._folder = order, RunFolder(Path(order.folder))
-        os.environ[VARIABLE] = order.faults
+        os.environ.update({VARIABLE: order.faults, **order.variables})
         self._again = ray.get_runtime_context().was_current_actor_reconstructed
         self._feed = Feed()
         self._ended = False

@@ -21,6 +21,7 @@ from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.ray.cluster import NAMESPACE, HeadWatch, check_shape, connected, fill_placement
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView
+from shoal.monitoring.wandb_sink import wandb_variables
 from shoal.program.expand import expand
 from shoal.runs.cluster_file import read_address, write_cluster
 from shoal.runs.facts import run_facts
@@ -81,7 +82,7 @@ class _connected:  # noqa: N801 - reads as the function it stands for
 
 def _run(experiment: Experiment, folder: RunFolder, cluster: Cluster, *, resume: bool, quiet: bool) -> Outcome:
     faults = os.environ.get(VARIABLE, "")
-    order = RunOrder(experiment.model_dump(), str(folder.path.resolve()), resume, sys.argv, faults)
+    order = RunOrder(experiment.model_dump(), str(folder.path.resolve()), resume, sys.argv, faults, wandb_variables())
     controller = _start(order, folder, detached=cluster.address is not None)
     write_cluster(folder, _address(cluster), actor_name(folder))
     if cluster.detach:

@@ -1,0 +1,89 @@
+"""What it costs to be watched: the default recipe with each way to look at a run from outside, and without any, in turns.
+
+Steps per second once warm, by the rows of `metrics.jsonl`: the first fifth of the steps, in which Weights & Biases is
+imported, does not count. Every way has to keep its share of the pace of a run that nobody watches.
+Seconds to the first row are from the command on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+from figures import median, slope
+
+BAR = 0.97
+"""Of the steps per second of a run that nobody watches."""
+ALONE = "nobody"
+WAYS: dict[str, list[str]] = {ALONE: [], "W&B offline": ["log.wandb.mode=offline"]}
+"""Name -> settings on top of the recipe."""
+COMMAND = [sys.executable, "-m", "shoal.cli", "train", "cartpole", "--trial", "one", "stop.return=null"]
+
+
+class Pace(NamedTuple):
+    """Of one run."""
+
+    speed: float
+    """Steps per second."""
+    first: float
+    """Seconds to the first row."""
+    after: float
+    """Seconds from the last row to the end of the process."""
+
+
+def run(settings: list[str], steps: int) -> Pace:
+    """One run in an empty folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        metrics = Path(folder, "runs", "cartpole", "one", "metrics.jsonl")
+        began, first = time.time(), None
+        command = [*COMMAND, f"stop.steps={steps}", *settings]
+        with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None:
+                if first is None and metrics.exists() and metrics.stat().st_size:
+                    first = time.time() - began
+                time.sleep(0.01)
+        ended = time.time()
+        if process.returncode or first is None:
+            raise SystemExit(f"{' '.join(command)} failed")
+        rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+        written = metrics.stat().st_mtime
+    return Pace(slope([(row["time/elapsed"], row["step"]) for row in rows]), first, ended - written)
+
+
+def main() -> None:
+    """Measure in turns, so that whatever else the machine does meets all alike."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=600_000, help="of each run")
+    parser.add_argument("--only", choices=[way for way in WAYS if way != ALONE], help="this way, and without any")
+    options = parser.parse_args()
+    ways = {name: settings for name, settings in WAYS.items() if options.only in (None, name) or name == ALONE}
+    paces: dict[str, list[Pace]] = {name: [] for name in ways}
+    print(f"{options.repeats} repeats, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}", flush=True)
+    for repeat in range(options.repeats):
+        for name in list(ways)[:: -1 if repeat % 2 else 1]:  # there and back: who comes later meets another machine
+            paces[name].append(run(ways[name], options.steps))
+    print(f"{'watched by':16}{'steps/s':>30}{'of alone':>10}{'seconds to the first row':>28}{'after the last':>24}")
+    alone = statistics.median(pace.speed for pace in paces[ALONE])
+    missed = False
+    for name, found in paces.items():
+        share = statistics.median(pace.speed for pace in found) / alone
+        missed |= share < BAR
+        cells = [median([pace[i] for pace in found], digits) for i, digits in ((0, 0), (1, 2), (2, 2))]
+        print(f"{name:16}{cells[0]:>30}{share:>10.1%}{cells[1]:>28}{cells[2]:>24}")
+    print(f"bar: {BAR:.0%} of the pace of a run that nobody watches: {'MISSED' if missed else 'met'}")
+    if missed:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
