@@ -251,6 +251,15 @@ class StopConfig(Config):
     """So many greedy episodes confirm it."""
 
 
+class PrometheusConfig(Config):
+    """Numbers of a live run over HTTP, for Prometheus."""
+
+    port: Count = Field(9464, ge=0, le=65535)
+    """Where `/metrics` is served; 0: any free port, which the run says."""
+    address: str = Field("127.0.0.1", min_length=1)
+    """Who may ask: programs of this machine alone, or with `0.0.0.0` whoever reaches it."""
+
+
 class LogConfig(Config):
     """What is written down on the way."""
 
@@ -258,6 +267,8 @@ class LogConfig(Config):
     """Updates between two rows of `metrics.jsonl`."""
     tensorboard: bool = True
     """Write `tensorboard/` event files."""
+    prometheus: PrometheusConfig | None = None
+    """Serve the run's numbers to Prometheus; `{}`: at port 9464."""
 
 
 def _as_env(value: Any) -> Any:

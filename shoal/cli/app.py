@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from shoal.cli.slurm import slurm
+from shoal.cli.train_command import TrainCommand
 
 app = typer.Typer(
     name="shoal",
@@ -47,7 +48,7 @@ Stochastic = Annotated[bool, typer.Option("--stochastic", help="Act as in traini
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-@app.command()
+@app.command(cls=TrainCommand)
 def train(
     recipe: Recipe,
     overrides: Overrides = None,
@@ -66,12 +67,16 @@ def train(
         typer.Option(metavar="DIR", help="With --on ray: your code, for machines that do not share this folder."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="With --address: leave once the run has begun.")] = False,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="[PORT]", help="Serve the run's numbers to Prometheus; 0: at any free port.")
+    ] = None,
 ) -> None:
     """Train, until a stop rule ends it."""
     from shoal.cli.train import run
 
     cluster = {"address": address, "working_dir": working_dir, "detach": detach}
-    run(recipe, overrides or [], trial=trial, seed=seed, on=on, resume=resume, cluster=cluster)
+    watched = [] if prometheus is None else [f"log.prometheus.port={prometheus}" if prometheus else "log.prometheus={}"]
+    run(recipe, [*(overrides or []), *watched], trial=trial, seed=seed, on=on, resume=resume, cluster=cluster)
 
 
 @app.command()
@@ -253,6 +258,16 @@ def plan(
     from shoal.cli.plan import run
 
     run(recipe, overrides or [], json=json, on=on, address=address)
+
+
+@app.command()
+def grafana(
+    rules: Annotated[bool, typer.Option("--rules", help="The alert rules, for Prometheus, in its place.")] = False,
+) -> None:
+    """Print the dashboard that shows runs in Grafana, or rules that alert when one is in trouble."""
+    from shoal.cli.grafana import run
+
+    run(rules=rules)
 
 
 @app.command(name="list")

@@ -24,6 +24,7 @@ from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
 from shoal.launchers.links import Limits
 from shoal.launchers.open_files import allow_open_files
+from shoal.monitoring import prometheus
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView, waiting
 from shoal.program.env_facts import EnvFacts
@@ -51,6 +52,7 @@ def train(
     """Start a run and train until a stop rule or a callback ends it. What cannot work is found before anything is written."""
     _prepare(on, callbacks)
     check_known(experiment.env, on)
+    prometheus.check(experiment.log.prometheus)
     root, here = Path(root).absolute(), Path.cwd()  # before any environment is made: it may go to another folder
     if on == "ray":
         from shoal.runs.ray import driver
@@ -82,6 +84,7 @@ def resume(
     folder, here = RunFolder.open(Path(root).absolute(), name, trial), Path.cwd()
     experiment = Experiment.parse(folder.read_config(overrides))
     check_known(experiment.env, on)
+    prometheus.check(experiment.log.prometheus)
     if on == "ray":
         from shoal.runs.ray import driver
 
