@@ -30,6 +30,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
     """A thread for each client, for whom nobody waits."""
 
     daemon_threads = True
+    request_queue_size = 64
 
     def __init__(self, family: socket.AddressFamily, place: Any) -> None:
         self.address_family = family
