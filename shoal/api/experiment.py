@@ -280,6 +280,15 @@ def _as_command(value: Any) -> Any:
     return words
 
 
+class PrometheusConfig(Config):
+    """Numbers of a live run over HTTP, for Prometheus."""
+
+    port: Count = Field(9464, ge=0, le=65535)
+    """Where `/metrics` is served; 0: any free port, which the run says."""
+    address: str = Field("127.0.0.1", min_length=1)
+    """Who may ask: programs of this machine alone, or with `0.0.0.0` whoever reaches it."""
+
+
 class LogConfig(Config):
     """What is written down on the way, and who is told."""
 
@@ -293,6 +302,8 @@ class LogConfig(Config):
     """Commands to run when the run ends, fails, dies or stands still: each a text, split as a shell would, or a list of words."""
     notify_after: Duration = 600.0
     """So long without an update, and the run stands still."""
+    prometheus: PrometheusConfig | None = None
+    """Serve the run's numbers to Prometheus; `{}`: at port 9464."""
 
 
 def _as_env(value: Any) -> Any:

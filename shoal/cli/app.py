@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from shoal.cli.slurm import slurm
+from shoal.cli.train_command import TrainCommand
 
 app = typer.Typer(
     name="shoal",
@@ -51,7 +52,7 @@ Wandb = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-@app.command()
+@app.command(cls=TrainCommand)
 def train(
     recipe: Recipe,
     overrides: Overrides = None,
@@ -71,13 +72,18 @@ def train(
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="With --address: leave once the run has begun.")] = False,
     wandb: Wandb = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="[PORT]", help="Serve the run's numbers to Prometheus; 0: at any free port.")
+    ] = None,
 ) -> None:
     """Train, until a stop rule ends it."""
     from shoal.cli.train import run
 
-    overrides = [*(overrides or []), *([f"log.wandb.mode={wandb}"] if wandb else [])]
     cluster = {"address": address, "working_dir": working_dir, "detach": detach}
-    run(recipe, overrides, trial=trial, seed=seed, on=on, resume=resume, cluster=cluster)
+    watched = [f"log.wandb.mode={wandb}"] if wandb else []
+    if prometheus is not None:
+        watched.append(f"log.prometheus.port={prometheus}" if prometheus else "log.prometheus={}")
+    run(recipe, [*(overrides or []), *watched], trial=trial, seed=seed, on=on, resume=resume, cluster=cluster)
 
 
 @app.command()
@@ -267,6 +273,16 @@ def plan(
     from shoal.cli.plan import run
 
     run(recipe, overrides or [], json=json, on=on, address=address)
+
+
+@app.command()
+def grafana(
+    rules: Annotated[bool, typer.Option("--rules", help="The alert rules, for Prometheus, in its place.")] = False,
+) -> None:
+    """Print the dashboard that shows runs in Grafana, or rules that alert when one is in trouble."""
+    from shoal.cli.grafana import run
+
+    run(rules=rules)
 
 
 @app.command(name="list")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.cli.asking import status
 from shoal.cli.output import command, print_json
+from shoal.monitoring import palette
 from shoal.monitoring.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_STATES = {"running": "green", "paused": "yellow", "stopping": "magenta", "alive": "green"}
+_STATES = {
+    "running": palette.GOOD, "paused": palette.WAIT, "stopping": palette.DECIDE, "alive": palette.GOOD,
+}  # fmt: skip
 _WIDEST = 88
 
 
@@ -56,7 +59,7 @@ def _framed(parts: list[RenderableType], title: Text, folder: RunFolder, width: 
 
     return Panel(
         Group(*parts), title=title, title_align="left", subtitle=Text(str(folder.path), "dim"), subtitle_align="left",
-        border_style="cyan", width=width, padding=(0, 1),
+        border_style=palette.WORK, width=width, padding=(0, 1),
     )  # fmt: skip
 
 
@@ -88,7 +91,7 @@ def _facts(document: dict[str, Any], others: list[tuple[str, str]]) -> Table:
     table = Table.grid(padding=(0, 1))
     for style, justify in (("dim", "left"), ("", "right"), ("dim", "left"), ("dim", "left"), ("", "right")):
         table.add_column(style=style, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    returns = Text(shown(document.get("return"), ",.1f"), "bold green")
+    returns = Text(shown(document.get("return"), ",.1f"), f"bold {palette.GOOD}")
     steps, updates = (shown(document.get(key), ",.0f") for key in ("step", "update"))
     table.add_row("return", returns, _goal(stop.get("return")), *others[0])
     table.add_row("steps", steps, _goal(stop.get("steps")), *others[1])
@@ -156,7 +159,7 @@ def _workers(workers: list[dict[str, Any]], *, framed: bool) -> Table:
         table.add_row(
             Text(str(worker.get("name", "-"))), *([str(worker.get("node") or "-")] if machines else []),
             str(worker.get("pid", "-")), str(worker.get("restarts", "-")),
-            Text(state, _STATES.get(state, "red")), *([ShareBar(worker)] if framed else []), *shares,
+            Text(state, _STATES.get(state, palette.BAD)), *([ShareBar(worker)] if framed else []), *shares,
             percent(worker.get("waited_slot")),
         )  # fmt: skip
     return table

@@ -311,8 +311,9 @@ class ProcessLauncher:
         """A new life for a dead process; those of equal fate go down and come back together."""
         count_death(death)
         controller = self._conductor.controller
-        controller.restarted(death.link.name, death.cause)
         links = self._of_equal_fate(death.link)
+        kinds = [spec.kind for link in links for spec in link.process.workers]
+        controller.restarted(death.link.name, death.cause, kinds)
         for link in links:
             if link is not death.link:
                 self._supervisor.kill(link)

@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from shoal.monitoring import palette
 from shoal.monitoring.progress import (
     RECENT,
     RETURN,
@@ -38,8 +39,12 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_ROWS = 0.5  # one drawing costs about 5 ms of the training process
 _ROOMY, _WIDEST = 75, 100
-_STATES = {"running": "green", "reached": "bold green", "starting": "dim", "interrupted": "red"}
-"""Words for what a run does, and their colours; any other word is yellow."""
+_STATES = {
+    "running": palette.GOOD, "reached": f"bold {palette.GOOD}", "starting": "dim", "interrupted": palette.BAD,
+}  # fmt: skip
+"""Words for what a run does, and their colours; any other word has that of waiting."""
+_AROUND = 3
+"""Lines of a terminal that are not the panel's: its frame, and the cursor."""
 _MOST = 5
 """Metrics of an algorithm that names none, and numbers of the environment's own."""
 
@@ -93,33 +98,61 @@ def draw(progress: Progress, facts: RunFacts, console: Console, usage: Usage | N
     """The panel for one moment."""
     width = min(console.width, _WIDEST)
     marks = "▁▂▃▄▅▆▇█" if console.encoding.startswith("utf") else "_.-=*#"
-    body: list[RenderableType] = [_bar(progress), Text(), _facts(progress, width, marks, usage)]
-    if text := progress.evaluated_text():
-        body.append(_fact("eval", text))
-    if metrics := list(_metrics(progress, facts)):
-        body += [Text(), *metrics]
-    if own := _own(progress):
-        body += [Text(), own]
-    if shares := progress.shares():
-        body += [Text(), _shares(shares, "waits for " if width >= _ROOMY else "")]
-    title = Text.assemble((facts.title, "bold"), "  ", (progress.state, _STATES.get(progress.state, "yellow")))
+    room = console.height - _AROUND
+    parts = _parts(progress, facts, width, marks, usage, None)
+    if _lines(parts) > room and (many := len(progress.policies)) > 1:
+        over = _lines(parts) - room
+        parts = _parts(progress, facts, width, marks, usage, max(1, many - over // 2 - 1))
+    spaced = _lines(parts) + len(parts) - 1 <= room
+    body = [each for part in parts for each in ([Text(), *part] if spaced and part is not parts[0] else part)]
+    title = Text.assemble((facts.title, "bold"), "  ", (progress.state, _STATES.get(progress.state, palette.WAIT)))
     return Panel(
         Group(*body), title=title, title_align="left", subtitle=Text(str(facts.folder), "dim"),
-        subtitle_align="left", border_style="cyan", width=width, padding=(0, 1),
+        subtitle_align="left", border_style=palette.WORK, width=width, padding=(0, 1),
     )  # fmt: skip
+
+
+def _parts(
+    progress: Progress, facts: RunFacts, width: int, marks: str, usage: Usage | None, most: int | None
+) -> list[list[RenderableType]]:
+    """From top to bottom; `most`: of so many policies, where there is no room for all."""
+    counts: list[RenderableType] = [_return_table(progress, width, marks, most), _counts(progress, usage)]
+    if faults := _faults(progress):
+        counts.append(faults)
+    if text := progress.evaluated_text():
+        best = progress.best_text()
+        counts.append(_fact("eval", f"{text}, {best}" if best else text))
+    if won := progress.won:
+        games = [
+            f"{name} {100 * share:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
+            for name, (share, low, high) in won.items()
+        ]
+        counts.append(_fact("won", f"against {', '.join(games)}"))
+    parts: list[list[RenderableType]] = [[_bar(progress)], counts]
+    if metrics := list(_metrics(progress, facts, most)):
+        parts.append([*metrics])
+    if own := _own(progress):
+        parts.append([own])
+    if shares := progress.shares():
+        parts.append([_shares(shares, "waits for " if width >= _ROOMY else "")])
+    return parts
+
+
+def _lines(parts: list[list[RenderableType]]) -> int:
+    return sum(each.row_count if isinstance(each, Table) else 1 for part in parts for each in part)
 
 
 def _bar(progress: Progress) -> RenderableType:
     """How far it is; of a run that ended, why."""
     if progress.reason is not None:
-        return Text(progress.reason, _STATES.get(progress.state, "yellow"))
+        return Text(progress.reason, _STATES.get(progress.state, palette.WAIT))
     rule = progress.nearest()
     line = Table.grid(padding=(0, 2), expand=True)
     line.add_column(ratio=1)
     line.add_column(justify="right", no_wrap=True)
     line.add_column(justify="right", no_wrap=True)
     line.add_row(
-        ProgressBar(total=1.0, completed=rule.fraction, complete_style="cyan", finished_style="green"),
+        ProgressBar(total=1.0, completed=rule.fraction, complete_style=palette.WORK, finished_style=palette.GOOD),
         Text(f"{rule.fraction:4.0%} of {rule.name}", "bold"),
         Text(f"left {progress.left_text()}"),
     )
@@ -129,29 +162,53 @@ def _bar(progress: Progress) -> RenderableType:
 # ---------------------------------------------------------------- returns and counts
 
 
-def _facts(progress: Progress, width: int, marks: str, usage: Usage | None) -> Table:
-    stop, rows = progress.stop, list(_returns(progress))
+def _return_table(progress: Progress, width: int, marks: str, most: int | None) -> Table:
+    rows = list(_returns(progress, most, roomy=width >= _ROOMY))
     label, beside = max(8, *(len(row[0]) for row in rows)), max(12, *(len(row[2]) for row in rows))
-    facts = Table.grid(padding=(0, 1))
-    facts.add_column(style="dim", min_width=8, max_width=max(8, width // 4), no_wrap=True, overflow="ellipsis")
-    facts.add_column(justify="right", min_width=9)
-    facts.add_column(style="dim", min_width=12)
-    facts.add_column(no_wrap=True, overflow="crop")
+    table = Table.grid(padding=(0, 1))
+    table.add_column(style="dim", min_width=8, max_width=max(8, width // 4), no_wrap=True, overflow="ellipsis")
+    table.add_column(justify="right", min_width=9)
+    table.add_column(style="dim", min_width=12, no_wrap=True, overflow="ellipsis")
+    table.add_column(no_wrap=True, overflow="crop")
     room = width - 16 - min(label, max(8, width // 4)) - beside
     if len(progress.policies) > 1:
-        facts.add_row("policy", Text("return", "dim"))
+        table.add_row("policy", Text("return", "dim"))
     for name, value, goal, history in rows:
-        facts.add_row(name, Text(value, "bold green"), goal, Text(sparkline(history, room, marks), "green"))
+        line = Text(sparkline(history, room, marks), palette.GOOD)
+        table.add_row(name, Text(value, f"bold {palette.GOOD}"), goal, line)
+    if most is not None and (more := len(progress.policies) - most) > 0:
+        table.add_row(f"and {more} more")
+    return table
+
+
+def _counts(progress: Progress, usage: Usage | None) -> Table:
+    stop = progress.stop
+    table = Table.grid(padding=(0, 1))
+    table.add_column(style="dim", min_width=8)
+    table.add_column(justify="right", min_width=9)
+    table.add_column(style="dim", min_width=12)
+    table.add_column(no_wrap=True, overflow="crop")
     speed = f"{shown(progress.number('time/fps'), ',.0f'):>7} steps/s"
-    facts.add_row("steps", shown(progress.number("step"), ",.0f"), _goal(stop.steps), _fact("speed", speed))
+    table.add_row("steps", shown(progress.number("step"), ",.0f"), _goal(stop.steps), _fact("speed", speed))
     elapsed = f"{elapsed_text(progress.elapsed):>7}"
-    facts.add_row("updates", shown(progress.number("update"), ",.0f"), _goal(stop.updates), _fact("elapsed", elapsed))
+    table.add_row("updates", shown(progress.number("update"), ",.0f"), _goal(stop.updates), _fact("elapsed", elapsed))
     length = f"length {shown(progress.number('rollout/ep_len_mean'), ',.0f')}"
-    facts.add_row("episodes", shown(progress.number("rollout/episodes"), ",.0f"), length, _used(usage))
-    return facts
+    cpu, memory = _used(usage)
+    table.add_row("episodes", shown(progress.number("rollout/episodes"), ",.0f"), length, cpu)
+    if progress.lag is not None or usage is not None:
+        table.add_row("lag", shown(progress.lag, ",.0f"), "versions", memory)
+    return table
 
 
-def _returns(progress: Progress) -> Iterator[tuple[str, str, str, list[float]]]:
+def _faults(progress: Progress) -> Text | None:
+    """What died and what was dropped, if anything."""
+    restarts, dropped = progress.restarts, progress.dropped
+    said = [f"{restarts:,} restart{'s' * (restarts != 1)}"] if restarts else []
+    said += [f"{dropped:,} rows dropped"] if dropped else []
+    return Text.assemble((f"{'faults':<8}", "dim"), (", ".join(said), palette.BAD)) if said else None
+
+
+def _returns(progress: Progress, most: int | None, *, roomy: bool) -> Iterator[tuple[str, str, str, list[float]]]:
     """Name, value, what it is held against, history: of each policy, since the returns of rivals do not add up.
 
     A goal is one for the sum over all that learn, so where there is one, or one policy, the sum is shown. Training promises it
@@ -161,18 +218,22 @@ def _returns(progress: Progress) -> Iterator[tuple[str, str, str, list[float]]]:
     recent = RECENT in progress.row
     if len(policies) < 2 or goal is not None:
         random = "baseline/random_team_return" if len(policies) == 1 else ""
-        yield _return(progress, "return", RETURN, "" if recent else _goal(goal), random)
+        yield _return(progress, "return", RETURN, "" if recent else _goal(goal), random, roomy)
     if recent:
-        yield _return(progress, "last 20", RECENT, _goal(goal), "")
-    for policy in policies if len(policies) > 1 else []:
-        yield _return(progress, policy, policy_return(policy), "", f"baseline/{policy}/random_agent_return")
+        yield _return(progress, "last 20", RECENT, _goal(goal), "", roomy)
+    for policy in policies[:most] if len(policies) > 1 else []:
+        yield _return(progress, policy, policy_return(policy), "", f"baseline/{policy}/random_agent_return", roomy)
 
 
-def _return(progress: Progress, name: str, key: str, goal: str, random: str) -> tuple[str, str, str, list[float]]:
+def _return(
+    progress: Progress, name: str, key: str, goal: str, random: str, roomy: bool
+) -> tuple[str, str, str, list[float]]:
     by_chance = progress.number(random)
     beside = [goal] if goal else []
     if by_chance is not None:
         beside.append(f"random {return_text(by_chance)}")
+    if key in progress.best and roomy:
+        beside.append(f"best {return_text(progress.best[key])}")
     return name, return_text(progress.number(key)), ", ".join(beside), progress.history(key)
 
 
@@ -184,20 +245,22 @@ def _fact(label: str, text: str) -> Text:
     return Text.assemble((f"{label:<8}", "dim"), text)
 
 
-def _used(usage: Usage | None) -> Text:
+def _used(usage: Usage | None) -> tuple[Text, Text]:
+    """Cores, and memory."""
     if usage is None:
-        return Text()
+        return Text(), Text()
     cores = len(os.sched_getaffinity(0))
-    return _fact("cpu", f"{usage.cores:7.1f} of {cores} cores, memory {usage.nbytes / 2**20:,.0f} MB")
+    memory = f"{usage.nbytes / 2**20:7,.0f} MB"
+    return _fact("cpu", f"{usage.cores:7.1f} of {cores} cores"), _fact("memory", memory)
 
 
 # ---------------------------------------------------------------- metrics
 
 
-def _metrics(progress: Progress, facts: RunFacts) -> Iterator[Table]:
+def _metrics(progress: Progress, facts: RunFacts, most: int | None) -> Iterator[Table]:
     """The few that each algorithm names: a row per policy where several learn, a table per set of names."""
     tables: dict[tuple[str, ...], list[str]] = {}
-    for policy in progress.learners or [""]:
+    for policy in progress.learners[:most] or [""]:
         at = f"train/{policy}/" if policy else "train/"
         known = [name.removeprefix(at) for name in progress.learned if name.startswith(at)]
         wanted = facts.of(policy).metrics or tuple(known[:_MOST])

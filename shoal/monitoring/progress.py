@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from shoal.api.experiment import StopConfig
 
 _HISTORY = 256
-_RATE_ROWS = 50
+_RATE_SECONDS, _RATE_STEP = 30.0, 0.5
+"""Over which the speed is taken, so that the time left does not jump with every row; and how far apart its marks are."""
+_EPISODES = 100
+"""Behind a mean return before it may be the best: the first few episodes may be lucky."""
+_DROPPED = ("rows/stale", "rows/not_finite", "rows/lost")
 RETURN, RECENT = "rollout/ep_rew_mean", "rollout/recent_return"
 _POLICY_RETURN = re.compile(r"rollout/([^/]+)/agent_return")
+_WON = re.compile(rf"{EVAL}against/(.+)/win_rate")
 _POLICY_VERSION = re.compile(r"train/([^/]+)/version")
 
 
@@ -76,22 +81,45 @@ class Progress:
         self._clock = clock
         self._row_at = clock()
         self._first_return: float | None = None
-        self._counts: deque[tuple[float, float, float]] = deque(maxlen=_RATE_ROWS)
+        self._counts: deque[tuple[float, float, float]] = deque()
+        self._shares: dict[str, float] = {}
+        self.best: dict[str, float] = {}
+        """Of a return's column, the greatest value so far."""
+        self.best_evaluated: Row = {}
+        """The columns of the best evaluation."""
+        self.restarts = 0
+        """Of workers, since the first row."""
 
     def add(self, row: Row) -> None:
         """Take one row."""
         self.row, self._row_at = row, self._clock()
         if EVALUATED_AT in row:
             self.evaluated = {name: value for name, value in row.items() if name.startswith(EVAL)}
-        self._counts.append((self.elapsed, self.number("step") or 0.0, self.number("update") or 0.0))
+            self.best_evaluated = max(self.best_evaluated, self.evaluated, key=_rank)
+        self._shares |= {
+            name: value for name in row if name.startswith("time/") and (value := self.number(name)) is not None
+        }
+        self.restarts += int(self.number("rollout/restarts") or 0)
+        self._count()
         self.learned |= {
             name: value for name in row if name.startswith("train/") and (value := self.number(name)) is not None
         }
         for name in (RETURN, *map(policy_return, self.policies)):
             if (value := self.number(name)) is not None:
                 self._histories.setdefault(name, History()).add(value)
+                if (self.number("rollout/episodes") or 0) >= _EPISODES:
+                    self.best[name] = max(self.best.get(name, value), value)
         if self._first_return is None:
             self._first_return = self.number(RETURN)
+
+    def _count(self) -> None:
+        """Keep marks of the last seconds, and not one for each of a hundred rows a second."""
+        counts, now = self._counts, (self.elapsed, self.number("step") or 0.0, self.number("update") or 0.0)
+        if len(counts) > 1 and counts[-1][0] - counts[-2][0] < _RATE_STEP:
+            counts.pop()
+        counts.append(now)
+        while len(counts) > 2 and counts[1][0] < now[0] - _RATE_SECONDS:
+            counts.popleft()
 
     def history(self, name: str) -> list[float]:
         """Of a return, from the run's first row on."""
@@ -116,12 +144,41 @@ class Progress:
         """`143.2 (130.1 to 155.0) by version 40`, of the newest evaluation; empty before the first."""
         if not self.evaluated:
             return ""
-        mean, low, high = (self.evaluated[f"{EVAL}{name}"] for name in ("mean_reward", "ci_low", "ci_high"))
-        return f"{mean:,.1f} ({low:,.1f} to {high:,.1f}) by version {self.evaluated[f'{EVAL}version']:,}"
+        columns = (f"{EVAL}{name}" for name in ("mean_reward", "ci_low", "ci_high"))
+        mean, low, high = (return_text(float(self.evaluated[column])) for column in columns)
+        return f"{mean} ({low} to {high}) by version {self.evaluated[f'{EVAL}version']:,}"
+
+    def best_text(self) -> str:
+        """`best 155.0 by version 30`; empty where the newest evaluation is the best."""
+        best = self.best_evaluated
+        if not best or best[f"{EVAL}version"] == self.evaluated[f"{EVAL}version"]:
+            return ""
+        return f"best {return_text(float(best[f'{EVAL}mean_reward']))} by version {best[f'{EVAL}version']:,}"
+
+    @property
+    def won(self) -> dict[str, tuple[float, float, float]]:
+        """Opponent -> share of games won in the newest evaluation, and its interval."""
+        found = {}
+        for name in self.evaluated:
+            if match := _WON.fullmatch(name):
+                low, high = (float(self.evaluated[f"{EVAL}against/{match[1]}/ci_{end}"]) for end in ("low", "high"))
+                found[match[1]] = (float(self.evaluated[name]), low, high)
+        return found
+
+    @property
+    def lag(self) -> int | None:
+        """The greatest of all policies, in versions."""
+        lags = [value for name, value in self.learned.items() if name.endswith("/lag")]
+        return int(max(lags)) if lags else None
+
+    @property
+    def dropped(self) -> int:
+        """Rows that were lost, too old, or not finite."""
+        return int(sum(self.number(name) or 0 for name in _DROPPED))
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Kind of worker -> state -> share of its time, of the last row; empty where it holds none."""
-        return by_kind({name: number for name in self.row if (number := self.number(name)) is not None})
+        """Kind of worker -> state -> share of its time, by the newest row that tells of it; empty where none does."""
+        return by_kind(self._shares)
 
     @property
     def elapsed(self) -> float:
@@ -152,7 +209,7 @@ class Progress:
         return Rule(name, min(1.0, now / goal), f"{now:,.0f} of {goal:,}", left)
 
     def _rate(self, column: int) -> float | None:
-        """Counts per second over the last rows; over the whole run while there is but one row."""
+        """Counts per second over the last seconds; over the whole run while there is but one row."""
         if not self._counts:
             return None
         last = self._counts[-1]
@@ -180,7 +237,23 @@ class Progress:
         known = [rule.seconds_left for rule in self.rules() if rule.seconds_left is not None]
         if not known or not self.row:
             return "-"
-        return f"{'~' if self.stop.return_ is None else '<'}{elapsed_text(min(known), digits=0)}"
+        return f"{'~' if self.stop.return_ is None else '<'}{_roughly(min(known))}"
+
+
+def _rank(evaluated: Row) -> tuple[float, float]:
+    """Scores of a later stage count for more; one that is not finite counts for nothing."""
+    mean, stage = evaluated.get(f"{EVAL}mean_reward"), evaluated.get(f"{EVAL}stage", 0)
+    tells = isinstance(mean, int | float) and math.isfinite(mean)
+    return (float(stage), float(mean)) if tells else (-1.0, 0.0)  # type: ignore[arg-type]
+
+
+def _roughly(seconds: float) -> str:
+    """`8 s`, `3m 05s`, `12m`, `2h 10m`: as exactly as anybody can know."""
+    if seconds < 59.5:
+        return elapsed_text(seconds, digits=0)
+    if seconds < 600:
+        return format_duration(5 * round(seconds / 5))
+    return f"{seconds / 60:.0f}m" if seconds < 3570 else format_duration(60 * round(seconds / 60))
 
 
 def policy_return(policy: str) -> str:

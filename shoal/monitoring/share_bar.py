@@ -9,9 +9,12 @@ from rich.measure import Measurement
 from rich.segment import Segment
 from rich.style import Style
 
+from shoal.monitoring import palette
 from shoal.monitoring.shares import STATES
 
-COLOURS = {"worked": "cyan", "inference": "magenta", "waited_input": "yellow", "waited_slot": "bright_black"}
+COLOURS = {
+    "worked": palette.WORK, "inference": palette.DECIDE, "waited_input": palette.WAIT, "waited_slot": palette.REST,
+}  # fmt: skip
 _MARKS = {"worked": "━=", "inference": "━=", "waited_input": "─-", "waited_slot": "─-"}
 """On a terminal with Unicode and on one without: thick is work, thin is waiting, colours or not."""
 

@@ -30,6 +30,7 @@ from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
 from shoal.runs import provenance
 from shoal.runs.baseline import RANDOM_EPISODES, random_returns
 from shoal.runs.callbacks import Callbacks
+from shoal.runs.exporter import RunExporter
 from shoal.runs.outcome import Outcome
 from shoal.runs.panel import Panel
 from shoal.runs.resumed import begins_anew
@@ -113,6 +114,8 @@ class _Run:
         if view is not None:
             sinks.append(view)
         self.controller = Controller(experiment, list(program.learners), game_return=program.game_return)
+        exporter = RunExporter(folder, program, self.controller) if experiment.log.prometheus is not None else None
+        sinks += [exporter] if exporter is not None else []
         self._callbacks = Callbacks(callbacks, self.controller.stop)
         self._sink = stack.enter_context(closing(FanOut([*sinks, self._callbacks])))
         self._panel = stack.enter_context(closing(Panel(folder, self._obey)))
@@ -133,6 +136,8 @@ class _Run:
             for line in begins_anew(program, start, self._store, goes_on=launcher.goes_on, replay=replay):
                 self.note(line)
             self._launcher.order("", SetStage(self.controller.stage))
+        if exporter is not None:
+            self.note(exporter.note)
 
     def go(self) -> Outcome:
         """Run, save, say how it ended."""

@@ -24,6 +24,7 @@ from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Launcher
 from shoal.launchers.links import Limits
 from shoal.launchers.open_files import allow_open_files
+from shoal.monitoring import prometheus
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.terminal import TerminalView, waiting
 from shoal.monitoring.wandb_sink import require_wandb
@@ -53,6 +54,7 @@ def train(
     _prepare(on, callbacks)
     require_wandb(experiment.log.wandb)
     check_known(experiment.env, on)
+    prometheus.check(experiment.log.prometheus)
     root, here = Path(root).absolute(), Path.cwd()  # before any environment is made: it may go to another folder
     if on == "ray":
         from shoal.runs.ray import driver
@@ -85,6 +87,7 @@ def resume(
     experiment = Experiment.parse(folder.read_config(overrides))
     require_wandb(experiment.log.wandb)
     check_known(experiment.env, on)
+    prometheus.check(experiment.log.prometheus)
     if on == "ray":
         from shoal.runs.ray import driver
 

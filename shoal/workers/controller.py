@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ from shoal.base.cadence import Moment, is_due
 from shoal.evaluation.scoreboard import Scoreboard
 from shoal.monitoring.aggregate import Aggregator
 from shoal.monitoring.bottleneck import TimeAccount
+from shoal.monitoring.run_counts import RunCounts
 from shoal.monitoring.sinks import Row
 from shoal.streams.sample import Account
 from shoal.workers.decisions import Confirm, Decision, EnterStage, Give, KeepScore, SaveNow, Say, WriteRow
@@ -85,6 +87,7 @@ class Controller:
         self.paused = False
         self.confirmed: Scores | None = None
         self.time = TimeAccount()
+        self.counts = RunCounts(policies)
         self.scoreboard = Scoreboard()
         self.stage = 0
         """Of the curriculum."""
@@ -169,6 +172,7 @@ class Controller:
 
     def _take_numbers(self, metrics: dict[str, Metric]) -> None:
         self.time.add(metrics)
+        self.counts.told(metrics)
         self._aggregate.add(metrics)
 
     def _take_episodes(self, episodes: list[Episode]) -> None:
@@ -181,10 +185,12 @@ class Controller:
     def _take_update(self, message: Updated) -> None:
         """A policy has made a version, at its own pace."""
         self.time.add(message.metrics)
+        self.counts.told(message.metrics)
         self._aggregate.add(self._labelled(message))
         clock = self.clocks[message.policy]
         if not message.trained:
             return
+        self.counts.updated(message.policy, message.metrics)
         clock.advance(message)
         clock.done = clock.done or self._counted_out(clock) is not None
         self.counters.steps = max(self.counters.steps, clock.steps)
@@ -264,6 +270,7 @@ class Controller:
     def saved(self) -> None:
         """A checkpoint was written."""
         self._saved = self._moment()
+        self.counts.saved_at = time.time()
 
     def order_evaluation(self) -> None:
         """The present version is saved, and will be evaluated."""
@@ -281,9 +288,10 @@ class Controller:
         """At the clock, also when no worker says anything."""
         self.reason = self.reason or self._late()
 
-    def restarted(self, worker: str, cause: str) -> None:
-        """A worker died and was started again: counted, and said aloud."""
+    def restarted(self, worker: str, cause: str, kinds: Sequence[str] = ()) -> None:
+        """A process died and was started again: counted, and said aloud. `kinds`: of all workers that went down with it."""
         self._aggregate.add({"rollout/restarts": Total(1)})
+        self.counts.restarts.update(kinds)
         self.todo.append(Say(f"{worker} was started again: {cause}"))
 
     # ------------------------------------------------------------ scores

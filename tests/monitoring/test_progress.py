@@ -51,6 +51,52 @@ def test_a_goal_makes_the_time_left_an_upper_bound() -> None:
     assert progress.left_text() == "<6 s"
 
 
+def test_the_time_left_does_not_jump() -> None:
+    """A hundred rows a second, every fiftieth of which takes half a second: what is left goes down, and by what has passed."""
+    clock = Clock()
+    progress = Progress(stop(steps=1_000_000), clock)
+    began, ends = clock.now, []
+    for i in range(1, 3001):
+        clock.now += 0.5 if i % 50 == 0 else 0.01
+        progress.add({"step": 100 * i, "update": i, "time/elapsed": clock.now - began})
+        if i > 500:
+            left = progress.nearest().seconds_left
+            assert left is not None
+            ends.append(clock.now - began + left)
+    assert max(ends) - min(ends) < 0.05 * (sum(ends) / len(ends)), "when it will end is always about the same moment"
+
+
+def test_the_time_left_follows_the_speed() -> None:
+    clock = Clock()
+    progress = Progress(stop(steps=1_000_000), clock)
+    for i in range(1, 121):
+        clock.now += 1.0
+        progress.add({"step": 1000 * i, "update": i, "time/elapsed": float(i)})
+    for i in range(1, 61):
+        clock.now += 1.0
+        progress.add({"step": 120_000 + 100 * i, "update": 120 + i, "time/elapsed": 120.0 + i})
+    assert progress.nearest().seconds_left == pytest.approx(874_000 / 100, rel=0.01), (
+        "a minute later, only the new one counts"
+    )
+
+
+def test_the_time_left_is_no_more_exact_than_anybody_knows() -> None:
+    clock = Clock()
+    shown = []
+    for seconds in (8.2, 63.0, 187.0, 754.0, 3590.0, 7812.0):
+        progress = Progress(stop(seconds=seconds), clock)
+        progress.add({"step": 1})
+        shown.append(progress.left_text())
+    assert shown == ["~8 s", "~1m 05s", "~3m 05s", "~13m", "~1h 00m", "~2h 10m"]
+
+
+def test_the_best_return_is_one_of_enough_episodes() -> None:
+    progress = Progress(stop(), Clock())
+    for value, episodes in ((90.0, 5), (40.0, 100), (60.0, 200), (50.0, 300)):
+        progress.add({"step": 1, "rollout/ep_rew_mean": value, "rollout/episodes": episodes})
+    assert progress.best == {"rollout/ep_rew_mean": 60.0}
+
+
 def test_return_counts_from_where_it_began() -> None:
     progress = Progress(stop(**{"return": 100}), Clock())
     fractions = []
@@ -141,3 +187,24 @@ def test_a_goal_is_held_against_the_episodes_that_promise_it() -> None:
     progress.add({"step": 1, "rollout/ep_rew_mean": 0.0})
     progress.add({"step": 2, "rollout/ep_rew_mean": 40.0, "rollout/recent_return": 90.0})
     assert progress.rules()[-1].text == "90.0 of 100"
+
+
+def test_the_best_evaluation_is_told_once_it_is_not_the_newest() -> None:
+    progress = Progress(stop(), Clock())
+    told = []
+    for mean, version in ((20.0, 3), (50.0, 5), (30.0, 7), (float("nan"), 9)):
+        progress.add({"step": 1, **judged(mean, version)})
+        told.append(progress.best_text())
+    assert told == ["", "", "best 50.0 by version 5", "best 50.0 by version 5"]
+    progress.add({"step": 2, **judged(1.0, 11), "eval/stage": 1})
+    assert progress.best_text() == "", "a later stage counts for more"
+
+
+def test_faults_add_up() -> None:
+    progress = Progress(stop(), Clock())
+    progress.add({"step": 1, "rollout/restarts": 2, "rows/lost": 10, "rows/stale": 5, "rows/surplus": 7})
+    progress.add({"step": 2, "rows/lost": 30, "rows/stale": 5, "rows/surplus": 7})
+    progress.add(
+        {"step": 3, "rollout/restarts": 1, "rows/lost": 30, "rows/stale": 5, "train/a/lag": 1, "train/b/lag": 3}
+    )
+    assert (progress.restarts, progress.dropped, progress.lag) == (3, 35, 3)

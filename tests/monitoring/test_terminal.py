@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.color import Color
 from rich.console import Console
 
 from shoal.api.experiment import StopConfig
+from shoal.monitoring import palette
 from shoal.monitoring.live_panel import draw
 from shoal.monitoring.progress import Progress
 from shoal.monitoring.run_facts import Learning, RunFacts
 from shoal.monitoring.share_bar import ShareBar
 from shoal.monitoring.terminal import PlainLines, TerminalView, waiting
+from shoal.monitoring.usage import Usage
 
 FOLDER = Path("runs/cartpole/brisk-herring-07")
 STOP = StopConfig.parse({"steps": 100_000, "return": 475})
@@ -52,19 +55,21 @@ def plain(clock: Clock, stop: StopConfig = STOP) -> tuple[PlainLines, io.StringI
     return PlainLines(about(stop), stream, clock), stream
 
 
-def drawn(progress: Progress, facts: RunFacts, width: int = 100) -> str:
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+def drawn(progress: Progress, facts: RunFacts, width: int = 100, height: int = 25, usage: Usage | None = None) -> str:
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
     with console.capture() as capture:
-        console.print(draw(progress, facts, console))
+        console.print(draw(progress, facts, console, usage))
     return capture.get()
 
 
-def panel(row: dict[str, Any], width: int = 100, facts: RunFacts | None = None) -> str:
+def panel(
+    row: dict[str, Any], width: int = 100, facts: RunFacts | None = None, height: int = 25, usage: Usage | None = None
+) -> str:
     facts = facts or about()
     progress = Progress(facts.stop)
     if row:
         progress.add(row)
-    return drawn(progress, facts, width)
+    return drawn(progress, facts, width, height, usage)
 
 
 def test_a_plain_line_says_it_all() -> None:
@@ -342,3 +347,101 @@ def test_waiting_becomes_a_line_only_if_it_takes_long(
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert said == "3 of 100 episodes\n"
+
+
+# ---------------------------------------------------------------- what a person looks for
+
+EVALUATED = {
+    "eval/mean_reward": 0.62, "eval/ci_low": 0.41, "eval/ci_high": 0.81, "eval/version": 40, "eval/steps": 900,
+    "eval/against/random/win_rate": 0.93, "eval/against/random/ci_low": 0.85, "eval/against/random/ci_high": 0.97,
+    "eval/against/past/win_rate": 0.5, "eval/against/past/ci_low": 0.4, "eval/against/past/ci_high": 0.6,
+}  # fmt: skip
+USED = Usage(127.5, 123_456 << 20)
+
+
+def test_nothing_is_cut_off_at_80_columns() -> None:
+    faults = {"train/lag": 12, "rollout/restarts": 3, "rows/lost": 123_456}
+    team = {"rollout/team/agent_return": -1234.5, "baseline/random_team_return": -2345.6}
+    row = {**ROW, **SHARES, **POLICIES, **EVALUATED, **faults, **team, "step": 987_654_321, "update": 1_234_567}
+    stop = StopConfig.parse({"steps": 1_000_000_000, "updates": 10_000_000})
+    text = panel(row, 80, about(stop), 24, USED)
+    said = " ".join(lines_of(text))
+    cores = len(os.sched_getaffinity(0))
+    for part in (
+        "987,654,321 of 1,000,000,000 speed 12,345 steps/s", f"cpu 127.5 of {cores} cores", "lag 12 versions memory 123,456 MB",
+        "faults 3 restarts, 123,456 rows dropped", "random -2,345.6, best 143.2", "explained_variance",
+        "won against random 93 % (85 to 97), past 50 % (40 to 60)", "59 % waits for data", "0 % waits for its turn",
+    ):  # fmt: skip
+        assert part in said, part
+    assert "…" not in text
+    assert {len(line) for line in text.splitlines()} == {80}
+    assert len(text.splitlines()) <= 23, "and 24 lines are enough"
+
+
+def test_a_worker_that_says_nothing_for_a_row_stays() -> None:
+    progress = Progress(STOP)
+    progress.add({**ROW, **SHARES})
+    progress.add(ROW)
+    assert "93 % busy" in drawn(progress, about())
+
+
+def test_the_best_stands_beside_the_newest() -> None:
+    progress = Progress(STOP)
+    for mean, version in ((155.0, 30), (143.2, 40)):
+        score = {"eval/mean_reward": mean, "eval/ci_low": 130.1, "eval/ci_high": 155.0, "eval/version": version}
+        progress.add({**ROW, **score, "eval/steps": 900, "rollout/ep_rew_mean": mean})
+    lines = lines_of(drawn(progress, about(), 80))
+    assert "eval 143.2 (130.1 to 155.0) by version 40, best 155.0 by version 30" in lines
+    assert any(line.startswith("return 143.2 of 475, best 155.0") for line in lines)
+
+
+@pytest.mark.parametrize("height", [24, 40])
+def test_many_policies_fit_a_terminal(height: int) -> None:
+    """Where there is no room for all, some are shown, and the workers' time still is."""
+    row: dict[str, Any] = {**ROW, **SHARES}
+    for i in range(14):
+        row |= {
+            f"rollout/player_{i}/agent_return": float(i),
+            f"train/player_{i}/version": 1,
+            f"train/player_{i}/approx_kl": 0.1,
+        }
+    text = panel(row, 80, about(StopConfig()), height)
+    lines = lines_of(text)
+    assert len(lines) < height
+    assert [line for line in lines if line.startswith("trainer")]
+    shown = [line for line in lines if line.startswith("player_") and not line.endswith(" 0.1")]
+    more = [line for line in lines if line.endswith(" more")]
+    assert shown
+    assert more == ([] if len(shown) == 14 else [f"and {14 - len(shown)} more"])
+    assert (height == 40) == (len(shown) == 14)
+
+
+def contrast(colour: str, other: float) -> float:
+    """As WCAG has it; `other`: luminance of the background."""
+    red, green, blue = (
+        each / 255 / 12.92 if each / 255 <= 0.04045 else ((each / 255 + 0.055) / 1.055) ** 2.4
+        for each in Color.parse(colour).get_truecolor()
+    )
+    own = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return (max(own, other) + 0.05) / (min(own, other) + 0.05)
+
+
+@pytest.mark.parametrize("colour", [value for name, value in vars(palette).items() if name.isupper()])
+def test_colours_can_be_read_on_black_and_on_white(colour: str) -> None:
+    assert contrast(colour, 0.0) > 3.5
+    assert contrast(colour, 1.0) > 3.5
+
+
+def test_the_panel_uses_no_other_colours() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="truecolor")
+    progress = Progress(STOP)
+    progress.add({**ROW, **SHARES, **EVALUATED, "rollout/restarts": 1})
+    progress.state = "paused"
+    known = {Color.parse(value) for name, value in vars(palette).items() if name.isupper()}
+    lines = console.render_lines(draw(progress, about(), console))
+    used = {segment.style.color for line in lines for segment in line if segment.style and segment.style.color}
+    assert used <= known | {Color.parse(BAR_BACK)}
+
+
+BAR_BACK = "grey23"
+"""What rich draws the rest of a progress bar with."""
