@@ -45,7 +45,7 @@ class Root:
         """A regular file below, open to read."""
         with self.folder(*names[:-1]) as folder:
             try:
-                handle = plain_file(_checked(names[-1]), os.O_RDONLY, dir_fd=folder)
+                handle = plain_file(check_part(names[-1]), os.O_RDONLY, dir_fd=folder)
             except OSError as error:
                 raise FileNotFoundError(names[-1]) from error
         with open(handle, "rb") as file:
@@ -89,12 +89,13 @@ def is_socket(folder: int, name: str) -> bool:
 
 def _enter(above: int, name: str) -> int:
     try:
-        return os.open(_checked(name), _FOLDER, dir_fd=above)
+        return os.open(check_part(name), _FOLDER, dir_fd=above)
     except OSError as error:
         raise FileNotFoundError(name) from error
 
 
-def _checked(name: str) -> str:
+def check_part(name: str) -> str:
+    """A name of one file or folder; any other is of nothing."""
     if not NAME.fullmatch(name):
         raise FileNotFoundError(name)
     return name

@@ -12,7 +12,7 @@ from typing import Any
 
 from shoal.analysis.run_list import state_of
 from shoal.api.experiment import StopConfig
-from shoal.base.errors import ShoalError
+from shoal.base.errors import ShoalError, one_line
 from shoal.base.files import read_small
 from shoal.dashboard.below import Root, Stamp, is_socket, stamp
 from shoal.dashboard.columns import Columns
@@ -25,11 +25,18 @@ from shoal.runs.status import ended
 FILES = ("config.yaml", "metrics.jsonl", "events.jsonl", "cluster.json")
 SPARK = 48
 """Points of a curve in the table."""
-ASK = 2.0
-"""Seconds between two questions to a live run: it has other work."""
+ASK, ASK_SILENT = 2.0, 30.0
+"""Seconds between two questions to a live run, which has other work; and to one that did not answer."""
 FRESH = 120.0
 """Seconds: who wrote since then, on another machine, is alive there."""
-_STATES = {"finished": "done", "stopped": "done", "interrupted": "done", "crashed": "died", "silent": "died"}
+_STATES = {
+    "finished": "done",
+    "ended": "done",
+    "stopped": "done",
+    "interrupted": "done",
+    "crashed": "died",
+    "silent": "died",
+}
 """What is said of an ended run -> the group it is shown in; every other state is live."""
 _ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Exit|Interrupt)\b.*")
 
@@ -43,7 +50,8 @@ class RunRecord:
         self.shown: dict[str, Any] = {}
         self._root = root
         self._stamps: dict[str, Stamp | None] = {}
-        self._spark = Columns(whole=1 << 16, samples=SPARK, most=4 * SPARK)
+        self.sketch = Columns(whole=1 << 16, samples=SPARK, most=4 * SPARK)
+        """Some of its rows: what a small curve needs."""
         self._asked_at = -math.inf
 
     def look(self, now: float) -> bool:
@@ -55,13 +63,17 @@ class RunRecord:
             raise FileNotFoundError(self.name)
         same = stamps == self._stamps
         ages = self.shown.get("group") == "live" or lives
-        if same and not (ages and now - self._asked_at >= ASK):
+        pause = ASK_SILENT if self.shown.get("state") == "silent" else ASK
+        if same and not (ages and now - self._asked_at >= pause):
             return False
         if stamps["config.yaml"] != self._stamps.get("config.yaml"):
             self.settings = read_settings(self._root, self.name)
         self._stamps, self._asked_at, before = stamps, now, self.shown
         with self._root.run(self.name) as folder:
-            self.shown = self._record(folder, lives)
+            try:
+                self.shown = self._record(folder, lives)
+            except Exception as error:  # a file that no Shoal wrote: the other runs are shown all the same
+                self.shown = self._unreadable(one_line(error))
         return self.shown != before
 
     def _record(self, folder: RunFolder, lives: bool) -> dict[str, Any]:
@@ -82,6 +94,28 @@ class RunRecord:
             "written": self._written() or time.time(),
         }  # fmt: skip
 
+    def _unreadable(self, why: str) -> dict[str, Any]:
+        experiment, _, trial = self.name.partition("/")
+        empty = dict.fromkeys(("goal", "fps", "elapsed", "progress", "rule", "left", "last", "score"))
+        facts = {
+            "run": self.name,
+            "name": experiment,
+            "trial": trial,
+            "state": "unreadable",
+            "group": "died",
+            "why": why[:500],
+        }
+        return {
+            **facts,
+            **empty,
+            "algorithm": "",
+            "env": "",
+            "seed": "",
+            "steps": 0,
+            "spark": [],
+            "written": time.time(),
+        }
+
     def _ended(self, folder: RunFolder) -> dict[str, Any]:
         try:
             return ended(folder)
@@ -91,7 +125,8 @@ class RunRecord:
     def _state(self, folder: RunFolder, reason: Any, lives: bool) -> tuple[str, str]:
         """`running`, `finished`, ...; and why, where there is more to say."""
         if isinstance(reason, str) and reason:
-            return state_of(folder, reason), reason[:500]
+            state = state_of(folder, reason)
+            return (state if state in _STATES else "ended"), reason[:500]
         state = state_of(folder, None) if lives else "crashed"
         if state not in ("crashed", "elsewhere"):
             return state[:40], "it does not answer" if state == "silent" else ""
@@ -124,7 +159,7 @@ class RunRecord:
                 newest.append(row)
                 if len(newest) == 20:
                     break
-        first = self._spark.table([0], ["step", "update", RETURN, "time/elapsed"]) if len(self._spark) else {}
+        first = self.sketch.table([0], ["step", "update", RETURN, "time/elapsed"]) if len(self.sketch) else {}
         rows = [{name: column[0] for name, column in first.items() if column[0] is not None}, *reversed(newest)]
         for row in rows:
             progress.add({key: value for key, value in row.items() if _number(value) is not None})
@@ -139,15 +174,15 @@ class RunRecord:
             for event in newest_first(folder.events):
                 if event.get("kind") == "evaluation":
                     return {"mean": mean, "low": _number(event.get("ci_low")), "high": _number(event.get("ci_high"))}
-        spread, episodes = self._spark.last("eval/std_reward"), _number(self.settings.get("stop.episodes"))
+        spread, episodes = self.sketch.last("eval/std_reward"), _number(self.settings.get("stop.episodes"))
         reach = None if spread is None or not episodes or episodes < 1 else 1.96 * spread / math.sqrt(episodes)
         low, high = (None, None) if reach is None else (mean - reach, mean + reach)
         return {"mean": mean, "low": low, "high": high}
 
     def _sparkline(self) -> list[float | None]:
         with contextlib.suppress(FileNotFoundError), self._root.file(*self.name.split("/"), "metrics.jsonl") as file:
-            self._spark.read(file)
-        found = self._spark.curves([RETURN], SPARK)["y"].get(RETURN)
+            self.sketch.read(file)
+        found = self.sketch.curves([RETURN], SPARK)["y"].get(RETURN)
         return [] if found is None else [value if value is None else round(value, 4) for value in found["mean"]]
 
 

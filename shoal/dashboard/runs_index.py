@@ -78,18 +78,24 @@ class RunsIndex:
             records = [(run.shown, run.settings) for run in self._runs.values()]
         return [record["run"] for record in fitting(words, records)]
 
-    def settings(self, name: str) -> dict[str, Any]:
-        """Of one run; FileNotFoundError where there is none."""
+    def run(self, name: str) -> RunRecord:
+        """One of them, as it was looked at last; FileNotFoundError where there is none."""
         self.look()
         with self._lock:
             if name not in self._runs:
                 raise FileNotFoundError(name)
-            return self._runs[name].settings
+            return self._runs[name]
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """Of one run."""
+        return self.run(name).settings
 
     def record(self, name: str) -> dict[str, Any]:
-        """Of one run, likewise."""
-        self.look()
+        """Of one run."""
+        return self.run(name).shown
+
+    def sketch(self, name: str, metric: str, points: int) -> tuple[tuple[int, int], dict[str, Any]]:
+        """A coarse curve of one run, and which state of its file it is of."""
+        run = self.run(name)
         with self._lock:
-            if name not in self._runs:
-                raise FileNotFoundError(name)
-            return self._runs[name].shown
+            return (run.sketch.inode, run.sketch.end), run.sketch.curves([metric], points)

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import ipaddress
 import os
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -44,6 +45,9 @@ HEADERS = {
 }
 
 
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?")
+
+
 class Door:
     """What a start of the server lets in: its token, its cookie, and the names it goes by."""
 
@@ -62,11 +66,10 @@ class Door:
 
     def knows(self, host: str) -> bool:
         """Whether we go by this `Host`: a name of ours, and our port. An address cannot be pointed elsewhere, so any may do."""
-        name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
-        name = name or host
-        if port not in (str(self._port), "") and f"{name}:{port}" == host:
+        found = _HOST.fullmatch(host)
+        if found is None or int(found[2] or (443 if self._tls else 80)) != self._port:
             return False
-        return name.lower() in self._names or (self._any_address and _is_address(name))
+        return found[1].lower() in self._names or (self._any_address and _is_address(found[1]))
 
     def origin(self, host: str) -> str:
         """What our own page has for an origin."""

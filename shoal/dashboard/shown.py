@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from shoal.base.errors import ShoalError
-from shoal.dashboard.below import Root
+from shoal.dashboard.below import Root, check_part
 from shoal.dashboard.run_view import RunView
 from shoal.dashboard.runs_index import RunsIndex
 from shoal.dashboard.stream import Streams
@@ -45,8 +45,8 @@ class Shown:
 
 
 def name_of(request: Request) -> str:
-    """`experiment/trial`, of the path."""
-    return f"{request.path_params['experiment']}/{request.path_params['trial']}"
+    """`experiment/trial`, of the path; FileNotFoundError where it can be no run's."""
+    return "/".join(check_part(request.path_params[part]) for part in ("experiment", "trial"))
 
 
 def as_json(document: Any) -> Response:

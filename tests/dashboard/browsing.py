@@ -94,6 +94,13 @@ class Visit:
     def text(self, selector: str) -> str:
         return str(self.page.locator(selector).first.inner_text())
 
+    def until(self, condition: str, seconds: float = 15.0) -> None:
+        """Until it holds. The page's own policy keeps Playwright from waiting inside it."""
+        deadline = time.monotonic() + seconds
+        while not self.page.evaluate(condition):
+            assert time.monotonic() < deadline, f"it never happens: {condition}"
+            self.page.wait_for_timeout(50)
+
     def fits(self) -> bool:
         """Nothing sticks out to the right."""
         return bool(self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
@@ -126,5 +133,5 @@ def visit(browser: Any) -> Iterator[Any]:
     for context in contexts:
         context.close()
     for each in visits:
-        assert not each.errors
-        assert not each.foreign, "a page asks nobody but its own server"
+        assert not each.errors, each.errors
+        assert not each.foreign, f"a page asks nobody but its own server: {each.foreign}"

@@ -77,11 +77,11 @@ def test_runs_filter_group_and_compare(tmp_path: Path, dashboard: Any, visit: An
     assert "4 in all, 0 live, 3 done, 1 died" in seen.text(".head")
     page.keyboard.press("/")
     page.keyboard.type("cart seed<2")
-    page.wait_for_function("document.querySelectorAll('tr.run').length === 2")
+    seen.until("document.querySelectorAll('tr.run').length === 2")
     page.fill("input[type=search]", "colour=red")
-    page.wait_for_function("document.querySelector('.error').textContent.includes(\"no run has 'colour'\")")
+    seen.until("document.querySelector('.error').textContent.includes(\"no run has 'colour'\")")
     page.fill("input[type=search]", "")
-    page.wait_for_function("document.querySelectorAll('tr.run').length === 4")
+    seen.until("document.querySelectorAll('tr.run').length === 4")
     page.click("text=By experiment")
     page.wait_for_selector("tr.group .spark .area")
     assert page.locator("tr.group").count() == 2
@@ -97,7 +97,7 @@ def test_runs_filter_group_and_compare(tmp_path: Path, dashboard: Any, visit: An
     assert "0.01" in settings
     assert "env.id" not in settings, "they agree in that"
     page.check("text=bands over seeds")
-    page.wait_for_function("document.querySelector('.chips')?.textContent.includes('runs)')")
+    seen.until("document.querySelector('.chips')?.textContent.includes('runs)')")
 
 
 def test_an_ended_run_and_all_that_it_left(tmp_path: Path, dashboard: Any, visit: Any) -> None:
@@ -110,8 +110,8 @@ def test_an_ended_run_and_all_that_it_left(tmp_path: Path, dashboard: Any, visit
     page.wait_for_selector(".chart canvas")
     assert "stop.steps = 245,760 reached" in page.locator("main").inner_text()
     assert page.locator(".sentence").inner_text().startswith("Bottleneck: sampling (actors stepped")
-    assert page.locator(".pipeline .title").all_inner_texts() == ["2 actors", "trainer"]
-    assert "lag 1 of at most 1" in page.locator(".pipeline").inner_text()
+    assert page.locator(".pipeline .title").all_text_contents() == ["2 actors", "trainer"]
+    assert "lag 1 of at most 1" in page.locator(".pipeline").text_content()
     for title in TABS[1:]:
         page.click(f"role=tab[name='{title}']")
         page.wait_for_selector(f"role=tabpanel[name='{title}']")
@@ -119,7 +119,7 @@ def test_an_ended_run_and_all_that_it_left(tmp_path: Path, dashboard: Any, visit
     assert page.locator("#panel-evaluations tbody tr").count() == 6
     page.click("role=tab[name='Logs']")
     page.fill("input[aria-label='Search in this log']", "onerror")
-    page.wait_for_function("document.querySelector('.log mark')?.textContent === 'onerror'")
+    seen.until("document.querySelector('.log mark')?.textContent === 'onerror'")
     assert NASTY in page.locator(".log").inner_text(), "text stays text"
     page.click("role=tab[name='Settings']")
     page.wait_for_selector("table.settings td:has-text('env.num_envs')", timeout=30_000)
@@ -130,14 +130,15 @@ def test_an_ended_run_and_all_that_it_left(tmp_path: Path, dashboard: Any, visit
 
 def test_zoom_smoothing_and_axes(tmp_path: Path, dashboard: Any, visit: Any) -> None:
     made_runs.make_run(tmp_path, "cart", "a", rows=3000)
-    page = visit(dashboard(tmp_path), "/run/cart/a").page
+    seen = visit(dashboard(tmp_path), "/run/cart/a")
+    page = seen.page
     page.wait_for_selector(".chart canvas")
     over = page.locator(".chart .u-over").first
     box = over.bounding_box()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.mouse.move(box["x"] + 60, box["y"] + 40)
-    page.wait_for_function("document.querySelector('.chart .at').textContent.includes(':')")
+    seen.until("document.querySelector('.chart .at').textContent.includes(':')")
     page.mouse.down()
     page.mouse.move(box["x"] + 160, box["y"] + 40, steps=4)
     page.mouse.up()
@@ -204,7 +205,7 @@ def test_a_live_run_to_its_end_and_beyond(tmp_path: Path, dashboard: Any, visit:
         steps = "document.querySelectorAll('.fact .value')[2].textContent"
         page.wait_for_selector(".pipeline .big")
         first = page.evaluate(steps)
-        page.wait_for_function(f"{steps} !== {first!r}", timeout=10_000)
+        seen.until(f"{steps} !== {first!r}")
         assert page.locator(".workers tbody tr").count() >= 2
         page.wait_for_selector(".chart canvas")
         os.kill(int(ask(RunFolder(folder), "status")["pid"]), signal.SIGKILL)
@@ -217,7 +218,7 @@ def test_a_live_run_to_its_end_and_beyond(tmp_path: Path, dashboard: Any, visit:
     shown.start()
     page.wait_for_selector(".link.on", timeout=15_000)
     shutil.rmtree(folder)
-    page.wait_for_function("document.querySelector('main').textContent.includes('folder is gone')", timeout=10_000)
+    seen.until("document.querySelector('main').textContent.includes('folder is gone')")
     seen.errors[:] = [
         error for error in seen.errors if "ERR_CONNECTION_REFUSED" not in error and "INCOMPLETE_CHUNKED" not in error
     ]
@@ -229,7 +230,8 @@ def test_orders_are_given_twice_and_somebody_watches(tmp_path: Path, dashboard: 
     root.mkdir()
     shown = dashboard(root, control=True)
     with live_run(root, "evaluation.every=1h", "placement.actors=1") as folder:
-        page = visit(shown, "/run/cartpole/t").page
+        seen = visit(shown, "/run/cartpole/t")
+        page = seen.page
         status = lambda: ask(RunFolder(folder), "status")  # noqa: E731
         page.click(".orders >> text=pause")
         assert status()["state"] == "running", "it is asked twice"
@@ -247,12 +249,10 @@ def test_orders_are_given_twice_and_somebody_watches(tmp_path: Path, dashboard: 
         page.click(".orders >> text=Yes")
         until(lambda: '"kind": "evaluation"' in (folder / "events.jsonl").read_text(), 30)
         page.click("role=tab[name='Watch']")
-        page.wait_for_function("Number(document.querySelector('.stage img').dataset.frames) >= 3", timeout=60_000)
+        seen.until("Number(document.querySelector('.stage img').dataset.frames) >= 3", 60)
         frame = folder / "watch" / "frame.jpg"
         assert frame.stat().st_size > 500
-        page.wait_for_function(
-            "/version \\d+ plays beside training/.test(document.querySelector('#panel-watch').textContent)"
-        )
+        seen.until("/version \\d+ plays beside training/.test(document.querySelector('#panel-watch').textContent)")
         page.click("role=tab[name='Overview']")
         until(lambda: not frame.exists(), 20)
         page.click(".orders >> text=stop", timeout=10_000)

@@ -29,12 +29,14 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunsIndex:
 def test_records_and_what_changed(tmp_path: Path, index: RunsIndex) -> None:
     made_runs.make_run(tmp_path, "cart", "a", end="stop.steps = 122,880 reached")
     died = made_runs.make_run(tmp_path, "cart", "b", end=None)
+    made_runs.make_run(tmp_path, "own", "c", end="enough, said a callback")
     (died / "logs").mkdir()
     (died / "logs" / "local.log").write_text(
         "x ERROR the run ends\nTraceback\nshoal.base.errors.ShoalError: actor-0 died 4 times\n"
     )
     number, runs, _ = index.changes(-1)
-    done, crashed = sorted(runs, key=lambda run: run["trial"])
+    done, crashed, own = sorted(runs, key=lambda run: run["trial"])
+    assert (own["state"], own["group"], own["why"]) == ("ended", "done", "enough, said a callback")
     assert (done["state"], done["group"], done["why"]) == ("finished", "done", "stop.steps = 122,880 reached")
     assert (crashed["state"], crashed["group"], crashed["why"]) == ("crashed", "died", "actor-0 died 4 times")
     assert done["steps"] == 60 * 2048

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from shoal.base.errors import InputError
 from shoal.dashboard.bands import BandCache
 from shoal.dashboard.shown import Shown, as_json, route
 from shoal.dashboard.stream import Event
@@ -33,7 +34,12 @@ def routes(shown: Shown) -> list[Route]:
         return shown.streams.respond(request, changes)
 
     def match(request: Request) -> Response:
-        return as_json(shown.index.fitting(request.query_params.get("words", "").split()[:MOST_WORDS]))
+        """What is wrong with a word is an answer too: somebody is still typing it."""
+        words = request.query_params.get("words", "").split()[:MOST_WORDS]
+        try:
+            return as_json({"runs": shown.index.fitting(words), "error": None})
+        except InputError as error:
+            return as_json({"runs": [], "error": str(error)[:500]})
 
     def band(request: Request) -> Response:
         """The runs of each experiment as one line."""

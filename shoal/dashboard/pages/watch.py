@@ -22,8 +22,11 @@ def routes(shown: Shown) -> list[Route]:
             return as_json(obey(folder, "watch"))
 
     def frame(request: Request) -> Response:
-        with shown.root.file(*name_of(request).split("/"), "watch", "frame.jpg") as file:
-            return Response(file.read(LARGEST), media_type="image/jpeg", headers={"cache-control": "no-store"})
+        try:
+            with shown.root.file(*name_of(request).split("/"), "watch", "frame.jpg") as file:
+                return Response(file.read(LARGEST), media_type="image/jpeg", headers={"cache-control": "no-store"})
+        except FileNotFoundError:  # not yet
+            return Response(status_code=204, headers={"cache-control": "no-store"})
 
     home = "/api/run/{experiment}/{trial}/watch"
     return [route(home, lease, ("POST",)), route(f"{home}/frame", frame)]

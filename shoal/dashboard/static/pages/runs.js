@@ -40,8 +40,9 @@ export function show(main) {
     const words = search.value.trim();
     history.replaceState(null, "", words ? `/?q=${encodeURIComponent(words)}` : "/");
     try {
-      fits = words ? new Set(await get(`/api/runs/match?words=${encodeURIComponent(words)}`)) : null;
-      error.textContent = "";
+      const found = words ? await get(`/api/runs/match?words=${encodeURIComponent(words)}`) : null;
+      if (!found?.error) fits = found && new Set(found.runs);
+      error.textContent = found?.error ?? "";
     } catch (problem) { error.textContent = problem.message; }
     draw();
   }
@@ -128,10 +129,12 @@ export function show(main) {
     },
   });
 
+  setInterval(() => { for (const [name, row] of rows) row.querySelector(".age").textContent = ago(runs.get(name).written); }, 20_000);
+
   function drop(name) { runs.delete(name); rows.get(name)?.remove(); rows.delete(name); }
 }
 
-export const pill = (run) => h("span", { class: `pill ${run.state === "paused" ? "paused" : run.group} ${run.state}` }, run.group === "died" ? (run.state === "silent" ? "silent" : "died") : run.state);
+export const pill = (run) => h("span", { class: `pill ${run.state === "paused" ? "paused" : run.group} ${run.state}` }, run.group === "died" ? (run.state === "crashed" ? "died" : run.state) : run.state);
 
 export function meter(fraction) {
   const bar = h("i");

@@ -114,7 +114,7 @@ export class Curves {
     const x = this.data.x[axis] ?? [];
     for (const chart of this.visible) {
       const y = this.data.y[chart.name];
-      if (!y) { chart.set({ x: [], lines: [], axis, log, weight, range }); continue; }
+      if (!y) { if (this.asked[chart.name]) chart.set({ x: [], lines: [], axis, log, weight, range }); continue; }
       const sparse = y.mean.filter((v) => v !== null).length < Math.min(40, x.length / 3);
       chart.set({ x, axis, log, weight, range, lines: [{ label: chart.name, colour: "s0", y: y.mean, low: y.low, high: y.high, points: sparse }] });
     }

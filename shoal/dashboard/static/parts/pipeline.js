@@ -16,8 +16,8 @@ export function pipeline() {
   const details = h("details", null, h("summary", null, "Every worker"), table);
   let shown = null, width = 0;
   const sight = new ResizeObserver(([entry]) => { if (Math.abs(entry.contentRect.width - width) > 4) { width = entry.contentRect.width; draw(); } });
-  const root = h("div", null, drawing, legend, sentence, details);
-  sight.observe(root);
+  const root = h("div", null, h("div", { class: "flow" }, drawing, h("div", null, sentence, legend)), details);
+  sight.observe(drawing);
   replace(legend, [["worked", "works"], ["inference", "decides"], ["waited_input", "waits for something to work on"], ["waited_slot", "waits for room"]].map(([state, word]) => h("span", null, h("i", { class: `fill-${state}` }), word)));
 
   function draw() {
@@ -46,7 +46,7 @@ function picture(shown, width) {
   const policy = find("policy"), others = shown.workers.filter((each) => !LABELS[each.kind]);
   const hottest = shown.workers.reduce((best, each) => (LABELS[each.kind] && (!best || busy(each.shares) > busy(best.shares)) ? each : best), null);
   const across = chain.length * BOX.width + (chain.length - 1) * GAP <= width;
-  const gap = across ? Math.min(260, (width - chain.length * BOX.width) / Math.max(1, chain.length - 1)) : 74;
+  const gap = across ? Math.min(280, (width - 4 - chain.length * BOX.width) / Math.max(1, chain.length - 1)) : 74;
   const box = across ? BOX : { width: Math.min(width, 340), height: BOX.height };
   const root = svg("svg", { class: "pipeline", role: "img", "aria-label": told(shown) });
   const place = (i) => (across ? [i * (box.width + gap), 0] : [0, i * (box.height + gap)]);
@@ -82,7 +82,7 @@ function worker(kind, x, y, box, hot) {
   const group = svg("g", { transform: `translate(${x},${y})` }, svg("rect", { class: `box${hot ? " hot" : ""}`, width: box.width - 4, height: box.height, rx: 11 }));
   group.append(text(14, 25, kind.count > 1 ? `${kind.count} ${many}` : one, "title"));
   if (kind.restarts) group.append(text(box.width - 18, 25, `${kind.restarts} restart${kind.restarts > 1 ? "s" : ""}`, "bad", "end"));
-  group.append(text(14, 57, known ? percent(busy(kind.shares)) : "–", "big"), text(known ? 22 + 13 * percent(busy(kind.shares)).length : 36, 56, known ? WORDS[kind.kind] ?? "busy" : "no time told", "dim"));
+  group.append(svg("text", { x: 14, y: 57 }, svg("tspan", { class: "big" }, known ? percent(busy(kind.shares)) : "–"), svg("tspan", { class: "dim", dx: 8 }, known ? WORDS[kind.kind] ?? "busy" : "no time told")));
   let at = 14;
   const length = box.width - 32;
   for (const state of STATES) {

@@ -18,7 +18,7 @@ export function watch(home) {
     busy = true;
     try {
       const answer = await fetch(`${home}/watch/frame`);
-      if (answer.ok) {
+      if (answer.status === 200) {
         const data = new Uint8Array(await answer.arrayBuffer());
         let text = "";
         for (let i = 0; i < data.length; i += 8192) text += String.fromCharCode(...data.subarray(i, i + 8192));
