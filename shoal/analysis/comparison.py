@@ -90,10 +90,15 @@ def _ending(trial: Trial) -> str:
 
 def differences(groups: list[Group]) -> dict[str, list[list[Any]]]:
     """Settings that not all runs agree in -> of each group, the values that occur, each once; none where it has no such key."""
-    everyone = [trial.settings for group in groups for trial in group.trials]
+    return differing_settings([[trial.settings for trial in group.trials] for group in groups])
+
+
+def differing_settings(groups: list[list[dict[str, Any]]]) -> dict[str, list[list[Any]]]:
+    """The same of the settings alone, with dotted keys."""
+    everyone = [settings for group in groups for settings in group]
     keys = sorted(set().union(*everyone) - {"name"})
     return {
-        key: [_each_once(trial.settings[key] for trial in group.trials if key in trial.settings) for group in groups]
+        key: [_each_once(settings[key] for settings in group if key in settings) for group in groups]
         for key in keys
         if len({repr(settings[key]) if key in settings else "" for settings in everyone}) > 1
     }

@@ -26,13 +26,17 @@ def list_runs(words: list[str], root: Path = DEFAULT_ROOT) -> list[dict[str, Any
     """
     trials = [Trial(folder) for folder in RunFolder.everywhere(root)]
     records = [(record_of(trial), trial.settings) for trial in trials]
+    return sorted(fitting(words, records), key=lambda record: record["age"])
+
+
+def fitting(words: list[str], records: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Of records with the settings of their runs, those that all `words` fit; a key that no run has is an error."""
     known = {key for record, settings in records for key in (*record, *settings)}
     for word in words:
         match = _WORD.fullmatch(word)
         if match is not None and records and match[1] not in known:
             raise InputError(f"{word}: no run has '{match[1]}'; {did_you_mean(match[1], {*records[0][0]})}")
-    fitting = [record for record, settings in records if all(_fits(word, {**settings, **record}) for word in words)]
-    return sorted(fitting, key=lambda record: record["age"])
+    return [record for record, settings in records if all(_fits(word, {**settings, **record}) for word in words)]
 
 
 def record_of(trial: Trial) -> dict[str, Any]:
@@ -47,7 +51,7 @@ def record_of(trial: Trial) -> dict[str, Any]:
         "algorithm": ", ".join(dict.fromkeys(algorithms)) or settings.get("algorithm.name"),
         "env": settings.get("env.id"),
         "seed": settings.get("seed"),
-        "state": _state(trial),
+        "state": state_of(folder, ended["reason"]),
         "steps": ended["step"] or 0,
         "best": max(returns, default=None),
         "last": returns[-1] if returns else None,
@@ -62,15 +66,14 @@ def _returns(folder: RunFolder) -> Iterator[float]:
         yield from map(float, _RETURN.findall(folder.metrics.read_bytes()))
 
 
-def _state(trial: Trial) -> str:
+def state_of(folder: RunFolder, reason: str | None) -> str:
     """`running`, `paused`, ... of a live run; `finished` by a stop rule, `stopped` or `interrupted` by somebody, else `crashed`."""
-    reason = trial.ended["reason"]
     if reason is not None:
         return "finished" if reason.startswith("stop.") else str(reason).split()[0]
     try:
-        return str(ask(trial.folder, "status", timeout=1.0).get("state", "silent"))
+        return str(ask(folder, "status", timeout=1.0).get("state", "silent"))
     except NotRunningError:
-        return "elsewhere" if (trial.folder.path / "cluster.json").is_file() else "crashed"
+        return "elsewhere" if (folder.path / "cluster.json").is_file() else "crashed"
     except ShoalError:
         return "silent"
 

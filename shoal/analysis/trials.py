@@ -18,6 +18,11 @@ _SHOWN = 3
 """Settings in a label."""
 
 
+def what_is_learned(settings: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """What a run shares with other seeds of the same: the settings that decide what is learned."""
+    return tuple(sorted((key, repr(value)) for key, value in settings.items() if key.startswith(_DECIDES)))
+
+
 @dataclass(frozen=True)
 class Trial:
     """One run: where it is and what it left, live or years later."""
@@ -27,7 +32,7 @@ class Trial:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """`config.yaml` with dotted keys. Not checked against the settings of today: the run may be older."""
-        return dict(_flat(self.folder.read_config()))
+        return dict(flat(self.folder.read_config()))
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -42,7 +47,7 @@ class Trial:
     @property
     def learned(self) -> tuple[tuple[str, str], ...]:
         """What it shares with other seeds of the same: the settings that decide what is learned."""
-        return tuple(sorted((key, repr(value)) for key, value in self.settings.items() if key.startswith(_DECIDES)))
+        return what_is_learned(self.settings)
 
     def repeats(self, other: Trial) -> bool:
         """It has the seed and the numbers of the other as far as it goes: an exact run again, which adds nothing new."""
@@ -144,9 +149,10 @@ def _without_time(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if not key.startswith(("time/", "rows/"))}
 
 
-def _flat(values: dict[str, Any], at: str = "") -> Iterable[tuple[str, Any]]:
+def flat(values: dict[str, Any], at: str = "") -> Iterable[tuple[str, Any]]:
+    """Settings with dotted keys."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            yield from _flat(value, f"{at}{key}.")
+            yield from flat(value, f"{at}{key}.")
         else:
             yield f"{at}{key}", value

@@ -192,6 +192,32 @@ def runs(
 
 
 @app.command()
+def dashboard(
+    root: Annotated[Path, typer.Argument(metavar="[ROOT]", help="The folder that holds the runs.")] = Path("runs"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8420,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in your browser.")] = False,
+    control: Annotated[
+        bool, typer.Option("--control", help="Let the page pause, stop, save, evaluate and change live runs.")
+    ] = False,
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Beyond this machine only with a certificate, or with --insecure.")
+    ] = "127.0.0.1",
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE.pem", help="A certificate: the page is encrypted.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE.pem", help="Its key.")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Beyond this machine without encryption: others may read along.")
+    ] = False,
+) -> None:
+    """Show runs in your browser, live and finished: curves, workers, evaluations, videos, logs."""
+    from shoal.cli.dashboard import run
+
+    where = {"address": listen, "port": port, "cert": tls_cert, "key": tls_key, "insecure": insecure}
+    run(root, control=control, show=open_, **where)
+
+
+@app.command()
 def plot(
     runs: Runs,
     metric: Annotated[

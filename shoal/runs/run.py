@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -14,7 +13,7 @@ import numpy as np
 
 from shoal.api.callback import Callback
 from shoal.api.messages import Confirmed, Message
-from shoal.api.orders import Evaluate, Heard, Order, Pause, Reconfigure, SetStage
+from shoal.api.orders import Evaluate, Heard, Order, Reconfigure, SetStage
 from shoal.api.program import Program
 from shoal.base.errors import InputError, ShoalError, one_line
 from shoal.base.files import disk_trouble
@@ -28,6 +27,7 @@ from shoal.monitoring.logs import LOG, log_to
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.sinks import FanOut, JsonlSink, Sink, TensorBoardSink
 from shoal.runs import provenance
+from shoal.runs.answers import Answers
 from shoal.runs.baseline import RANDOM_EPISODES, random_returns
 from shoal.runs.callbacks import Callbacks
 from shoal.runs.exporter import RunExporter
@@ -118,11 +118,13 @@ class _Run:
         sinks += [exporter] if exporter is not None else []
         self._callbacks = Callbacks(callbacks, self.controller.stop)
         self._sink = stack.enter_context(closing(FanOut([*sinks, self._callbacks])))
-        self._panel = stack.enter_context(closing(Panel(folder, self._obey)))
+        self._answers = stack.enter_context(
+            closing(Answers(folder, program, launcher, self.controller, lambda: self._state))
+        )
+        self._panel = stack.enter_context(closing(Panel(folder, self._answers.obey)))
         self._watchers = watchers
         self.doors: list[Any] = [self._panel, *watchers.begin(self.note, self.controller.stop)]
         self._listeners = [spec for spec in program.workers if spec.hears]
-        self._hurried = False
         self._confirming = False
         self._postponed: deque[Message] = deque()
         self._shown_state = ""
@@ -183,7 +185,7 @@ class _Run:
             self._order_evaluation()
 
         def done() -> bool:
-            return controller.scoreboard.evaluated >= last or self._hurried or not controller.evaluate_last
+            return controller.scoreboard.evaluated >= last or self._answers.hurried or not controller.evaluate_last
 
         self._launcher.run_only(self, "evaluation", done)
 
@@ -351,26 +353,6 @@ class _Run:
         if self._view is not None:
             self._view.note(text)
 
-    # ------------------------------------------------------------ what the panel asks for
-
-    def _obey(self, order: str) -> dict[str, Any]:
-        controller = self.controller
-        if order == "status":
-            return self._status()
-        if order == "stop":
-            self._hurried = controller.reason is not None
-            controller.stop("stopped by order")
-        elif order in ("SIGINT", "SIGTERM"):  # caught by a driver elsewhere
-            self._hurried = controller.reason is not None
-            controller.stop(f"interrupted by {order}")
-        elif order in ("pause", "unpause"):
-            controller.paused = order == "pause"
-            self._launcher.order("", Pause(controller.paused))
-        else:
-            raise InputError(f"there is no order '{order}': choose from status, pause, unpause, stop")
-        self._folder.event("order", order=order)
-        return {"state": self._state}
-
     @property
     def _state(self) -> str:
         if self.controller.reason is not None:
@@ -381,16 +363,3 @@ class _Run:
         if self._view is not None and self._state != self._shown_state:
             self._shown_state = self._state
             self._view.state(self._state)
-
-    def _status(self) -> dict[str, Any]:
-        controller, account = self.controller, self._launcher.accounts()
-        shares = controller.time.shares()
-        return {
-            "run": self._folder.name, "pid": os.getpid(), "state": self._state,
-            "step": controller.counters.steps, "update": controller.counters.update,
-            "elapsed": controller.elapsed, "fps": controller.fps, "return": controller.recent_return,
-            "stop": self._program.experiment.stop.model_dump(exclude_none=True),
-            "workers": [{**shares.get(worker["kind"], {}), **worker} for worker in self._launcher.workers()],
-            "rows": account.named, "replay": account.replayed,
-            "evaluating": controller.scoreboard.evaluating, "evaluated": controller.scoreboard.newest,
-        }  # fmt: skip
