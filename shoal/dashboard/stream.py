@@ -48,7 +48,7 @@ class Streams:
         try:
             yield b"retry: 1000\n\n"
             while not self.closing() and not await request.is_disconnected():
-                for kind, data, place in await run_in_threadpool(lambda at=place: list(changes(at))):
+                for kind, data, place in await run_in_threadpool(_all, changes, place):
                     said_at = time.monotonic()
                     yield encode(kind, data, place)
                 if time.monotonic() - said_at > SILENCE:
@@ -63,3 +63,7 @@ def encode(kind: str, data: Any, place: str) -> bytes:
     """One event. JSON has no line breaks of its own, so its data is one line."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return f"id: {place}\nevent: {kind}\ndata: {text}\n\n".encode()
+
+
+def _all(changes: Changes, place: str) -> list[Event]:
+    return list(changes(place))
