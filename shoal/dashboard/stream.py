@@ -48,9 +48,9 @@ class Streams:
         try:
             yield b"retry: 1000\n\n"
             while not self.closing() and not await request.is_disconnected():
-                for kind, data, place in await run_in_threadpool(_all, changes, place):
-                    said_at = time.monotonic()
-                    yield encode(kind, data, place)
+                for event in await run_in_threadpool(_all, changes, place):
+                    said_at, place = time.monotonic(), event[2]
+                    yield encode(*event)
                 if time.monotonic() - said_at > SILENCE:
                     said_at = time.monotonic()
                     yield b": still here\n\n"
