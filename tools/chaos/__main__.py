@@ -72,7 +72,7 @@ def main() -> None:
                 if rates[False]:
                     tally.goodput[case].append(rates[True] / rates[False])
                 said = f"{case}: {rates[True]:,.0f} of {rates[False]:,.0f} steps/s, {tally.faults} faults"
-                print(f"{time.monotonic() - began:6.0f} s  {said}, {len(tally.problems)} problems", flush=True)
+                print(f"{time.monotonic() - began:6.0f} s  {said}", flush=True)
                 if time.monotonic() - began > given.seconds:
                     break
     finally:
@@ -108,7 +108,8 @@ def play(
     problems += run.end()
     if disturbed:
         tally.apart.append(time.monotonic() - began)
-    tally.problems += [f"{case}, {'disturbed' if disturbed else 'undisturbed'}: {problem}" for problem in problems]
+    for problem in problems:
+        tally.found(f"{case}, {'disturbed' if disturbed else 'undisturbed'}: {problem}")
     return run.rate()
 
 
@@ -143,7 +144,7 @@ def strike(site: Site, case: str, run: LiveRun, tally: Tally, dice: random.Rando
         cell.recovered.append(time.monotonic() - struck)
     elif not run.ended:
         cell.hung += 1
-        tally.problems.append(f"{case}: {role} {fault} {phase}: not recovered within {seconds:g} s: {run.said()}")
+        tally.found(f"{case}: {role} {fault} {phase}: not recovered within {seconds:g} s: {run.said()}")
     again = run.went_on_at()[deaths:]
     if role == "trainer" and again:
         tally.lost.append(max(0, before - max(again)))
@@ -178,7 +179,7 @@ def full_disk(site: Site, case: str, run: LiveRun, tally: Tally) -> None:
     tally.phases[TRAINING] += 1
     cell = tally.cells["disk", "full"]
     if not run.ended or "No space left on device" not in run.said():
-        tally.problems.append(f"{case}: a full disk did not end it with its line: {run.said()}")
+        tally.found(f"{case}: a full disk did not end it with its line: {run.said()}")
     if not run.ended:
         cell.hung += 1
         return
@@ -188,7 +189,7 @@ def full_disk(site: Site, case: str, run: LiveRun, tally: Tally) -> None:
         cell.recovered.append(time.monotonic() - struck)
     else:
         cell.hung += 1
-        tally.problems.append(f"{case}: it did not go on after a full disk: {run.said()}")
+        tally.found(f"{case}: it did not go on after a full disk: {run.said()}")
 
 
 if __name__ == "__main__":

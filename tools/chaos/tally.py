@@ -38,6 +38,11 @@ class Tally:
     def faults(self) -> int:
         return sum(len(cell.recovered) + cell.hung for cell in self.cells.values())
 
+    def found(self, problem: str) -> None:
+        """Something is wrong: said at once, and at the end."""
+        self.problems.append(problem)
+        print(f"PROBLEM {problem}", flush=True)
+
     def report(self) -> None:
         """Print everything."""
         faults = sorted({fault for _, fault in self.cells})
