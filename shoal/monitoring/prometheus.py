@@ -223,4 +223,4 @@ def _filled(family: Any, values: Any) -> Metric:
     for key, value in (values if isinstance(values, Mapping) else {(): values}).items():
         if value is not None:
             family.add_metric((key,) if isinstance(key, str) else key, value)
-    return family  # type: ignore[no-any-return]
+    return family
