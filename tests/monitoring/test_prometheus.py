@@ -19,6 +19,7 @@ from shoal.api.callback import Callback, UpdateEvent
 from shoal.api.experiment import Experiment, PrometheusConfig
 from shoal.api.metric import Total
 from shoal.base.errors import InputError
+from shoal.cli.train_command import with_value
 from shoal.monitoring.prometheus import Exporter, Standing, Watched
 from shoal.monitoring.run_counts import RunCounts
 from shoal.monitoring.run_folder import RunFolder
@@ -179,6 +180,20 @@ def test_a_missing_extra_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
         shoal.train(experiment, root=tmp_path, on="inline", quiet=True)
 
 
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("cartpole --prometheus", ["cartpole", "--prometheus", ""]),
+        ("--prometheus cartpole", ["--prometheus", "", "cartpole"]),
+        ("cartpole --prometheus 9500 seed=3", ["cartpole", "--prometheus", "9500", "seed=3"]),
+        ("cartpole --prometheus --on inline", ["cartpole", "--prometheus", "", "--on", "inline"]),
+        ("cartpole --on inline", ["cartpole", "--on", "inline"]),
+    ],
+)
+def test_the_port_may_be_omitted(typed: str, read: list[str]) -> None:
+    assert with_value(typed.split()) == read
+
+
 # ---------------------------------------------------------------- where runs are found
 
 
@@ -235,7 +250,7 @@ def test_rates_agree_with_the_rows(tmp_path: Path, on: str, milliseconds: int, s
         pytest.importorskip("ray", reason="an extra: cluster")
     name, window = "shoal_env_steps_total", f"{(scrapes + 5) * milliseconds}ms"
     with prometheus(tmp_path, f"{milliseconds}ms") as server, training(tmp_path, *CARTPOLE, on=on):
-        until(lambda: server.query(f"{name} > 0"), "some training")
+        until(lambda: server.query(f"{name} > 0"), "some training", 150 if on == "ray" else 60)
         begun = f"min_over_time({name}[{window}]) > 0 and count_over_time({name}[{window}]) >= {scrapes}"
         until(lambda: server.query(begun), f"{scrapes} scrapes of it")
         values = server.query(f"{name}[{window}]")[0]["values"][-scrapes:]

@@ -88,7 +88,7 @@ def training(folder: Path, *words: str, on: str = "inline") -> Iterator[subproce
         finally:
             process.send_signal(signal.SIGINT)
             try:
-                process.wait(60)
+                process.wait(90)
             finally:
                 process.kill()
                 process.wait()
