@@ -48,7 +48,8 @@ class Streams:
         try:
             yield b"retry: 1000\n\n"
             while not self.closing() and not await request.is_disconnected():
-                for kind, data, place in await run_in_threadpool(lambda at=place: list(changes(at))):
+                events = await run_in_threadpool(_listed, changes, place)
+                for kind, data, place in events:
                     said_at = time.monotonic()
                     yield encode(kind, data, place)
                 if time.monotonic() - said_at > SILENCE:
@@ -57,6 +58,10 @@ class Streams:
                 await asyncio.sleep(BETWEEN)
         finally:
             self.open -= 1
+
+
+def _listed(changes: Changes, place: str) -> list[Event]:
+    return list(changes(place))
 
 
 def encode(kind: str, data: Any, place: str) -> bytes:
