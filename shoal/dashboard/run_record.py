@@ -52,7 +52,7 @@ class RunRecord:
         self._stamps: dict[str, Stamp | None] = {}
         self.sketch = Columns(whole=1 << 16, samples=SPARK, most=4 * SPARK)
         """Some of its rows: what a small curve needs."""
-        self._asked_at = -math.inf
+        self._heard_at = -math.inf
 
     def look(self, now: float) -> bool:
         """Read what changed; FileNotFoundError where the run is gone."""
@@ -64,11 +64,11 @@ class RunRecord:
         same = stamps == self._stamps
         ages = self.shown.get("group") == "live" or lives
         pause = ASK_SILENT if self.shown.get("state") == "silent" else ASK
-        if same and not (ages and now - self._asked_at >= pause):
+        if same and not (ages and now - self._heard_at >= pause):
             return False
         if stamps["config.yaml"] != self._stamps.get("config.yaml"):
             self.settings = read_settings(self._root, self.name)
-        self._stamps, self._asked_at, before = stamps, now, self.shown
+        self._stamps, self._heard_at, before = stamps, now, self.shown
         with self._root.run(self.name) as folder:
             try:
                 self.shown = self._record(folder, lives)

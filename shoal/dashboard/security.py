@@ -45,7 +45,7 @@ HEADERS = {
 }
 
 
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?")
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?")
 
 
 class Door:
@@ -64,16 +64,16 @@ class Door:
         secure = "; Secure" if self._tls else ""
         return f"{self.cookie_name}={self._secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={DAYS * 86400}{secure}"
 
-    def knows(self, host: str) -> bool:
+    def knows(self, authority: str) -> bool:
         """Whether we go by this `Host`: a name of ours, and our port. An address cannot be pointed elsewhere, so any may do."""
-        found = _HOST.fullmatch(host)
+        found = _AUTHORITY.fullmatch(authority)
         if found is None or int(found[2] or (443 if self._tls else 80)) != self._port:
             return False
         return found[1].lower() in self._names or (self._any_address and _is_address(found[1]))
 
-    def origin(self, host: str) -> str:
+    def origin(self, authority: str) -> str:
         """What our own page has for an origin."""
-        return f"{'https' if self._tls else 'http'}://{host}"
+        return f"{'https' if self._tls else 'http'}://{authority}"
 
     def opens(self, token: str) -> bool:
         """The token of this start."""
@@ -139,9 +139,9 @@ class Guard:
         headers: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
-        hosts = headers.get(b"host", [])
-        host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
-        if not self._door.knows(host):
+        authorities = headers.get(b"host", [])
+        authority = authorities[0].decode("latin-1") if len(authorities) == 1 else ""
+        if not self._door.knows(authority):
             return 421, "this page does not go by that name", {}
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "GET and POST only", {"allow": "GET, HEAD, POST"}
@@ -160,7 +160,7 @@ class Guard:
         if not self._door.remembers("; ".join(part.decode("latin-1") for part in headers.get(b"cookie", []))):
             return 401, "open the address that `shoal dashboard` printed: it holds the token of this start", {}
         if scope["method"] == "POST":
-            if _one(headers, b"origin") != self._door.origin(host):
+            if _one(headers, b"origin") != self._door.origin(authority):
                 return 403, "orders come from the page itself", {}
             if ORDER_HEADER not in headers:
                 return 403, "orders come from the page's own scripts", {}

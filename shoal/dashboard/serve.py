@@ -69,12 +69,12 @@ class Server:
         names = {"localhost", "127.0.0.1", "[::1]", _bracketed(listening.address)}
         names |= {socket.gethostname(), socket.getfqdn()} if beyond else set()
         self._door = Door(self._root.path, port, names, tls=listening.tls, any_address=beyond)
-        host = socket.gethostname() if listening.address in ("0.0.0.0", "::") else _bracketed(listening.address)
-        self.url = f"{'https' if listening.tls else 'http'}://{host}:{port}/?token={self._door.token}"
+        name = socket.gethostname() if listening.address in ("0.0.0.0", "::") else _bracketed(listening.address)
+        self.url = f"{'https' if listening.tls else 'http'}://{name}:{port}/?token={self._door.token}"
         shown = Shown(self._root, Streams(closing=lambda: self._server.should_exit), control=control)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                make_app(shown, self._door), log_level="warning", access_log=False, server_header=False, ws="none",
+                make_app(shown, self._door), log_level="error", access_log=False, server_header=False, ws="none",
                 lifespan="off", timeout_graceful_shutdown=2, timeout_keep_alive=10, limit_concurrency=256,
                 ssl_certfile=None if listening.cert is None else str(listening.cert),
                 ssl_keyfile=None if listening.key is None else str(listening.key),

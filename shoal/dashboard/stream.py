@@ -48,9 +48,10 @@ class Streams:
         try:
             yield b"retry: 1000\n\n"
             while not self.closing() and not await request.is_disconnected():
-                for event in await run_in_threadpool(_all, changes, place):
-                    said_at, place = time.monotonic(), event[2]
-                    yield encode(*event)
+                events = await run_in_threadpool(_listed, changes, place)
+                for kind, data, place in events:
+                    said_at = time.monotonic()
+                    yield encode(kind, data, place)
                 if time.monotonic() - said_at > SILENCE:
                     said_at = time.monotonic()
                     yield b": still here\n\n"
@@ -59,11 +60,11 @@ class Streams:
             self.open -= 1
 
 
+def _listed(changes: Changes, place: str) -> list[Event]:
+    return list(changes(place))
+
+
 def encode(kind: str, data: Any, place: str) -> bytes:
     """One event. JSON has no line breaks of its own, so its data is one line."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return f"id: {place}\nevent: {kind}\ndata: {text}\n\n".encode()
-
-
-def _all(changes: Changes, place: str) -> list[Event]:
-    return list(changes(place))

@@ -15,7 +15,7 @@ from shoal.launchers.launcher import Launcher
 from shoal.monitoring.run_folder import RunFolder
 from shoal.runs.spectator import Spectator
 from shoal.workers.controller import Controller
-from shoal.workers.decisions import Give, SaveNow
+from shoal.workers.decisions import Give
 
 ORDERS = ("status", "pause", "unpause", "stop", "checkpoint", "evaluate", "reconfigure", "watch")
 
@@ -53,7 +53,7 @@ class Answers:
             controller.paused = word == "pause"
             self._launcher.order("", Pause(controller.paused))
         elif word == "checkpoint":
-            controller.todo.append(SaveNow(evaluate=False))
+            controller.save_next(evaluate=False)
         elif word == "evaluate":
             self._evaluate()
         elif word == "reconfigure":
@@ -66,7 +66,7 @@ class Answers:
     def _evaluate(self) -> None:
         if self._program.experiment.evaluation is None:
             raise InputError("this run has nobody who evaluates: start it with evaluation.every, e.g. 30s")
-        self._controller.todo.append(SaveNow(evaluate=True))
+        self._controller.save_next(evaluate=True)
 
     def _changes(self, words: list[str]) -> Reconfigure:
         """`[POLICY] KEY=VALUE ...`, of the one policy that learns where none is named."""
@@ -84,7 +84,7 @@ class Answers:
 
     def _watch(self) -> dict[str, Any]:
         if not self._spectator.has_checkpoint():
-            self._controller.todo.append(SaveNow(evaluate=False))
+            self._controller.save_next(evaluate=False)
         return {"state": self._state(), "said": self._spectator.lease()}
 
     def _status(self) -> dict[str, Any]:

@@ -99,6 +99,8 @@ class Controller:
         self._aggregate = Aggregator(policies, game_return)
         self._ended: list[Episode] = []
         """Episodes of rounds that no update has learned from yet."""
+        self._wanted: bool | None = None
+        """Somebody wants a checkpoint; True: evaluated."""
         self._open_row: int | None = None
         """The update whose row waits for the other policies."""
         self._began = time.monotonic()
@@ -264,8 +266,13 @@ class Controller:
             return
         now, evaluation = self._moment(), self._experiment.evaluation
         evaluate = evaluation is not None and is_due(evaluation.every, self._ordered, now)
-        if evaluate or is_due(self._experiment.checkpoint.every, self._saved, now):
-            self.todo.append(SaveNow(evaluate))
+        wanted, self._wanted = self._wanted, None
+        if evaluate or wanted is not None or is_due(self._experiment.checkpoint.every, self._saved, now):
+            self.todo.append(SaveNow(evaluate or bool(wanted)))
+
+    def save_next(self, *, evaluate: bool) -> None:
+        """Somebody wants a checkpoint, and perhaps its score: a version is whole when the next update ends."""
+        self._wanted = evaluate or bool(self._wanted)
 
     def saved(self) -> None:
         """A checkpoint was written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -172,13 +173,11 @@ def test_huge_headers_and_queries(root: Path, dashboard: Any) -> None:
     assert ask(shown, "/", X_Long="x" * 20_000)[0] == 200
     assert ask(shown, f"/?q={'x' * 10_000}")[0] == 414
     for text in (b"GET / HTTP/1.1\r\nX: " + b"x" * 300_000, b"GET /" + b"x" * 300_000, b"\r\n" * 100_000):
-        with socket.create_connection(("127.0.0.1", shown.port), timeout=5) as raw:
-            try:
-                raw.sendall(text)
-                raw.shutdown(socket.SHUT_WR)
-                assert b"200" not in raw.recv(4096)[:20]
-            except (ConnectionError, TimeoutError):
-                pass
+        place = ("127.0.0.1", shown.port)
+        with contextlib.suppress(OSError), socket.create_connection(place, timeout=5) as raw:
+            raw.sendall(text)  # it hangs up, perhaps before it has heard all
+            raw.shutdown(socket.SHUT_WR)
+            assert b"200" not in raw.recv(4096)[:20]
     assert ask(shown, "/")[0] == 200, "it goes on"
 
 
@@ -249,6 +248,10 @@ HEADERS = [
 ]
 
 
+PATIENCE = 0.5
+"""Seconds for an answer."""
+
+
 def made_up(dice: random.Random, shown: Any) -> bytes:
     path = "/" + "/".join(dice.choices(PIECES, k=dice.randrange(6)))
     lines = [f"{dice.choice(METHODS)} {path} HTTP/1.{dice.randrange(3)}", *dice.choices(HEADERS, k=dice.randrange(4))]
@@ -268,15 +271,12 @@ def fuzz(shown: Any, requests: int, seed: int) -> dict[str, int]:
     dice, counts = random.Random(seed), dict[str, int]()
     for _ in range(requests):
         raw = made_up(dice, shown)
-        with socket.create_connection(("127.0.0.1", shown.port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", shown.port), timeout=PATIENCE) as connection:
             answer = b""
-            try:
+            with contextlib.suppress(ConnectionError, TimeoutError):  # a request without an end is waited for
                 connection.sendall(raw)
-                connection.shutdown(socket.SHUT_WR)
                 while part := connection.recv(65536):
                     answer += part
-            except ConnectionError:
-                pass
         assert SECRET.encode() not in answer, raw
         assert b"root:x" not in answer, raw
         assert b"Traceback" not in answer, raw
@@ -287,7 +287,8 @@ def fuzz(shown: Any, requests: int, seed: int) -> dict[str, int]:
 
 def test_requests_by_chance(root: Path, dashboard: Any) -> None:
     shown = dashboard(root)
-    counts = fuzz(shown, 1500, seed=1)
+    counts = fuzz(shown, 500, seed=1)
+    assert {"200", "401", "404"} <= counts.keys(), counts
     assert counts.get("500", 0) == 0, counts
     assert ask(shown, "/api/runs/match?words=")[2] == b'{"runs":["cart/a"],"error":null}', "it goes on"
 

@@ -26,9 +26,9 @@ def routes(shown: Shown) -> list[Route]:
         """A page of an earlier start knows other numbers: it begins anew."""
         began, _, number = place.partition("-")
         known = int(number) if began == start and number.isdecimal() else -1
-        newest, records, gone = shown.index.changes(known)
-        if records or gone or known < 0:
-            yield "runs", {"runs": records, "gone": gone, "all": known < 0}, f"{start}-{newest}"
+        newest, records, removed = shown.index.changes(known)
+        if records or removed or known < 0:
+            yield "runs", {"runs": records, "gone": removed, "all": known < 0}, f"{start}-{newest}"
 
     def stream(request: Request) -> Response:
         return shown.streams.respond(request, changes)
