@@ -9,6 +9,7 @@ const WAITS = {
   actor: { waited_input: "for decisions", waited_slot: "for the trainer" }, policy: { waited_input: "for actors", waited_slot: "for actors" },
   buffer: { waited_input: "for actors", waited_slot: "for the trainer" }, trainer: { waited_input: "for experience", waited_slot: "for its turn" },
 };
+const HOLDS = { sampling: ["actor"], inference: ["policy", "actor"], learning: ["trainer"], replay: ["buffer"] }; // who is drawn bold
 const BOX = { width: 218, height: 128 }, GAP = 132;
 
 export function pipeline() {
@@ -44,7 +45,7 @@ function picture(shown, width) {
   const find = (kind) => shown.workers.find((each) => each.kind === kind);
   const chain = ["actor", "buffer", "trainer"].map(find).filter(Boolean);
   const policy = find("policy"), others = shown.workers.filter((each) => !LABELS[each.kind]);
-  const hottest = shown.workers.reduce((best, each) => (LABELS[each.kind] && (!best || busy(each.shares) > busy(best.shares)) ? each : best), null);
+  const word = /^bottleneck: (\w+)/.exec(shown.sentence ?? "")?.[1], held = (HOLDS[word] ?? []).map(find).find(Boolean);
   const across = chain.length * BOX.width + (chain.length - 1) * GAP <= width;
   const gap = across ? Math.min(280, (width - 4 - chain.length * BOX.width) / Math.max(1, chain.length - 1)) : 74;
   const box = across ? BOX : { width: Math.min(width, 340), height: BOX.height };
@@ -52,7 +53,7 @@ function picture(shown, width) {
   const place = (i) => (across ? [i * (box.width + gap), 0] : [0, i * (box.height + gap)]);
   chain.forEach((kind, i) => {
     const [x, y] = place(i);
-    root.append(worker(kind, x, y, box, kind === hottest));
+    root.append(worker(kind, x, y, box, kind === held));
     if (i < chain.length - 1) root.append(between(shown.flow, kind, chain[i + 1], x, y, box, gap, across));
   });
   let height = across ? box.height : chain.length * (box.height + gap) - gap;
@@ -63,7 +64,7 @@ function picture(shown, width) {
   }
   if (policy) {
     const y = height + 26;
-    root.append(worker(policy, 0, y, box, policy === hottest), arrow(`M${box.width / 2},${y} V${across ? box.height + 4 : height + 4}`, true));
+    root.append(worker(policy, 0, y, box, policy === held), arrow(`M${box.width / 2},${y} V${across ? box.height + 4 : height + 4}`, true));
     root.append(text(box.width / 2 + 10, y - 9, "decisions", "dim"));
     height = y + box.height;
   }
