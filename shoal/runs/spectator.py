@@ -47,7 +47,7 @@ class Spectator:
     def has_checkpoint(self) -> bool:
         """There is something to play with."""
         with contextlib.suppress(OSError):
-            return any(entry.name.isdecimal() for entry in os.scandir(self._run.checkpoints))
+            return any(name.isdecimal() for name in os.listdir(self._run.checkpoints))
         return False
 
     def lease(self) -> str:

@@ -224,8 +224,7 @@ def test_a_live_run_to_its_end_and_beyond(tmp_path: Path, dashboard: Any, visit:
     ]
 
 
-def test_orders_are_given_twice_and_somebody_watches(tmp_path: Path, dashboard: Any, visit: Any) -> None:
-    pytest.importorskip("PIL")
+def test_orders_are_given_twice(tmp_path: Path, dashboard: Any, visit: Any) -> None:
     root = tmp_path / "runs"
     root.mkdir()
     shown = dashboard(root, control=True)
@@ -248,6 +247,21 @@ def test_orders_are_given_twice_and_somebody_watches(tmp_path: Path, dashboard: 
         page.click(".orders >> text=evaluate", timeout=10_000)
         page.click(".orders >> text=Yes")
         until(lambda: '"kind": "evaluation"' in (folder / "events.jsonl").read_text(), 30)
+        page.click(".orders >> text=stop", timeout=10_000)
+        page.click(".orders >> text=Yes")
+        page.wait_for_selector(".pill.done", timeout=20_000)
+
+
+@pytest.mark.slow
+def test_somebody_watches(tmp_path: Path, dashboard: Any, visit: Any) -> None:
+    """Images come while the tab is open; then nobody plays any more."""
+    pytest.importorskip("PIL")
+    root = tmp_path / "runs"
+    root.mkdir()
+    with live_run(root, "placement.actors=1") as folder:
+        seen = visit(dashboard(root), "/run/cartpole/t")
+        page = seen.page
+        page.wait_for_selector(".pill.live.running")
         page.click("role=tab[name='Watch']")
         seen.until("Number(document.querySelector('.stage img').dataset.frames) >= 3", 60)
         frame = folder / "watch" / "frame.jpg"
@@ -255,10 +269,7 @@ def test_orders_are_given_twice_and_somebody_watches(tmp_path: Path, dashboard: 
         seen.until("/version \\d+ plays beside training/.test(document.querySelector('#panel-watch').textContent)")
         page.click("role=tab[name='Overview']")
         until(lambda: not frame.exists(), 20)
-        page.click(".orders >> text=stop", timeout=10_000)
-        page.click(".orders >> text=Yes")
-        page.wait_for_selector(".pill.done", timeout=20_000)
-        until(lambda: not (folder / "watch").exists())
+    assert not (folder / "watch").exists()
 
 
 def test_without_the_extra_there_is_one_line(tmp_path: Path) -> None:
