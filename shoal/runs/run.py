@@ -52,15 +52,17 @@ class View(Sink, Protocol):
         """What the run does now, in a word; with a `reason`: it ended."""
 
 
+Begun = Callable[[RunFolder], None]
 MakeLauncher = Callable[[Program, "Checkpoint | None", RunFolder], Launcher]
 
 
 def run_in(
     folder: RunFolder, program: Program, start: Checkpoint | None, launcher: MakeLauncher, *,
     on: str, view: View | None, argv: list[str], notes: list[str], callbacks: Sequence[Callback] = (),
-    here: Path | None = None,
+    here: Path | None = None, begun: Begun | None = None,
 ) -> Outcome:  # fmt: skip
-    """One run in its folder, with whatever launcher; `notes`: the first lines to say; `here`: where it was started."""
+    """One run in its folder, with whatever launcher; `notes`: the first lines to say; `here`: where it was started; `begun` is
+    called once the run takes orders."""
     with disk_trouble(folder.path), ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
@@ -75,6 +77,8 @@ def run_in(
         run = _Run(folder, program, workers, start, stack, view, callbacks)
         for note in [*notes, *(text for name in program.learners for text in program.policies[name].facts.notes)]:
             run.note(note)
+        if begun is not None:
+            begun(folder)
         outcome = run.go()
     if run.callback_error is not None:  # as it is: whoever wrote it called us
         raise run.callback_error
@@ -350,7 +354,7 @@ class _Run:
         if order == "stop":
             self._hurried = controller.reason is not None
             controller.stop("stopped by order")
-        elif order in ("SIGINT", "SIGTERM"):  # caught by a driver elsewhere
+        elif order in ("SIGINT", "SIGTERM", "SIGHUP"):  # caught by a driver elsewhere
             self._hurried = controller.reason is not None
             controller.stop(f"interrupted by {order}")
         elif order in ("pause", "unpause"):
