@@ -11,21 +11,18 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shoal.base.descendants import adopt_orphans
 from shoal.base.errors import EXIT_FAILED
 from shoal.base.files import as_typed, disk_trouble, make_folder, plain_file
 from shoal.cli.output import command, tell
-
-if TYPE_CHECKING:
-    from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.run_folder import RunFolder
 
 LOOK = 0.1
 """Seconds between two looks at what the run has said so far."""
 
 
-def leave(root: Path) -> Callable[[RunFolder], None]:
+def leave(root: Path) -> Callable[[Path], None]:
     """Go on as another process, to train in; what it returns there is to be called once the run has begun.
 
     The command itself shows on stderr what is said until then, and ends: well, or as the run ended that never began. Called before
@@ -54,11 +51,11 @@ def leave(root: Path) -> Callable[[RunFolder], None]:
     os.close(read)
     _leave_terminal(log)
 
-    def say_begun(folder: RunFolder) -> None:
-        kept = _free_name(folder.logs)
+    def say_begun(folder: Path) -> None:
+        kept = _free_name(RunFolder(folder).logs)
         output.rename(kept)
         with suppress(OSError):  # the terminal, and the command with it, may be gone already
-            os.write(write, f"{folder.path}\n{kept}".encode())
+            os.write(write, f"{folder}\n{kept}".encode())
         os.close(write)
 
     return say_begun

@@ -52,7 +52,7 @@ class View(Sink, Protocol):
         """What the run does now, in a word; with a `reason`: it ended."""
 
 
-Begun = Callable[[RunFolder], None]
+Begun = Callable[[Path], None]
 MakeLauncher = Callable[[Program, "Checkpoint | None", RunFolder], Launcher]
 
 
@@ -78,7 +78,7 @@ def run_in(
         for note in [*notes, *(text for name in program.learners for text in program.policies[name].facts.notes)]:
             run.note(note)
         if begun is not None:
-            begun(folder)
+            begun(folder.path)
         outcome = run.go()
     if run.callback_error is not None:  # as it is: whoever wrote it called us
         raise run.callback_error

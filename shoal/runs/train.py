@@ -50,7 +50,7 @@ def train(
     begun: Begun | None = None,
 ) -> Outcome:
     """Start a run and train until a stop rule or a callback ends it. What cannot work is found before anything is written."""
-    _prepare(on, callbacks)
+    _prepare(on, callbacks, begun)
     check_known(experiment.env, on)
     root, here = Path(root).absolute(), Path.cwd()  # before any environment is made: it may go to another folder
     if on == "ray":
@@ -80,7 +80,7 @@ def resume(
     begun: Begun | None = None,
 ) -> Outcome:
     """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
-    _prepare(on, callbacks)
+    _prepare(on, callbacks, begun)
     folder, here = RunFolder.open(Path(root).absolute(), name, trial), Path.cwd()
     experiment = Experiment.parse(folder.read_config(overrides))
     check_known(experiment.env, on)
@@ -109,7 +109,7 @@ def check_launcher(on: str) -> None:
         raise InputError(f"--on {on}: there is no such launcher; choose from: {', '.join(LAUNCHERS)}")
 
 
-def _prepare(on: str, callbacks: Sequence[Callback]) -> None:
+def _prepare(on: str, callbacks: Sequence[Callback], begun: Begun | None) -> None:
     check_launcher(on)
     if (where := being_imported()) is not None:
         raise InputError(
@@ -120,7 +120,7 @@ def _prepare(on: str, callbacks: Sequence[Callback]) -> None:
             raise InputError(
                 f"callbacks: {callback!r} is no shoal.Callback: make a subclass of it, and pass an instance"
             )
-    if callbacks and on == "ray":
+    if (callbacks or begun is not None) and on == "ray":
         raise InputError("callbacks are called in this process, and --on ray decides in another: use on='local'")
     torch.set_num_threads(1)  # equal bits everywhere, and on small networks faster than two
 
