@@ -70,7 +70,9 @@ def train(
         str | None,
         typer.Option(metavar="DIR", help="With --on ray: your code, for machines that do not share this folder."),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="With --address: leave once the run has begun.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Leave once the run has begun: it goes on by itself.")
+    ] = False,
     wandb: Wandb = None,
     prometheus: Annotated[
         str | None, typer.Option(metavar="[PORT]", help="Serve the run's numbers to Prometheus; 0: at any free port.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.base.duration import format_duration
@@ -35,6 +36,11 @@ def run(
         raise InputError("--resume needs --trial: which run should go on?")
     if seed is not None:
         overrides = [*overrides, f"seed={seed}"]
+    begun = None
+    if cluster["detach"] and on != "ray":
+        from shoal.cli.detach import leave
+
+        begun = leave(Path("runs"))
     with importing():
         from shoal.api.experiment import load_experiment
 
@@ -47,10 +53,12 @@ def run(
 
     if resume:
         assert trial is not None
-        outcome = train.resume(experiment.name, trial, overrides=overrides, on=on, cluster=train.Cluster(**cluster))
+        outcome = train.resume(
+            experiment.name, trial, overrides=overrides, on=on, cluster=train.Cluster(**cluster), begun=begun
+        )
     else:
-        outcome = train.train(experiment, trial=trial, on=on, cluster=train.Cluster(**cluster))
-    if cluster["detach"]:
+        outcome = train.train(experiment, trial=trial, on=on, cluster=train.Cluster(**cluster), begun=begun)
+    if cluster["detach"] and on == "ray":
         folder = as_typed(outcome.folder)
         tell(f"left to the cluster: {folder}    stay with it: {command()} attach {folder}")
         return
@@ -75,10 +83,10 @@ def _check_cluster(on: str, cluster: dict[str, Any]) -> None:
         from shoal.launchers.ray.cluster import require_ray
 
         require_ray()
-    given = [f"--{name.replace('_', '-')}" for name, value in cluster.items() if value]
+    given = [f"--{name.replace('_', '-')}" for name, value in cluster.items() if value and name != "detach"]
     if given and on != "ray":
         raise InputError(f"{given[0]} is for --on ray")
-    if cluster["detach"] and not cluster["address"]:
+    if on == "ray" and cluster["detach"] and not cluster["address"]:
         raise InputError("--detach needs --address: a Ray of its own ends with the command")
 
 

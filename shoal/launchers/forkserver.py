@@ -42,14 +42,15 @@ def context() -> ForkServerContext:
 def warm() -> None:
     """Start it now: it imports on another core while this process does the same.
 
-    It is deaf to SIGTERM, which may reach all processes of a run: the launcher decides what that means, and needs them for it.
+    It is deaf to SIGTERM and SIGHUP, which may reach all processes of a run: the launcher decides what they mean, and needs it.
     """
     context()
     _keep_paths_short()
     with _without_current_folder():
-        resource_tracker.ensure_running()  # first: it unblocks what is blocked here
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         try:
+            resource_tracker.ensure_running()  # first: it is deaf to SIGTERM by itself, and unblocks that here
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             forkserver.ensure_running()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -12,7 +12,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 class Interrupts:
     """While entered, once or inside itself, SIGINT, SIGTERM and SIGHUP are noted in `caught`. Outside the main thread it catches
-    nothing, and a SIGHUP that is ignored, as by `nohup`, stays so."""
+    nothing, and a SIGHUP that is ignored, as by `nohup`, stays so. When a terminal closes, shell and kernel may both send one:
+    after the first, others mean nothing, also while the run is being saved."""
 
     def __init__(self) -> None:
         self.caught: str | None = None
@@ -32,10 +33,12 @@ class Interrupts:
         self._depth -= 1
         if not self._depth:
             for number, handler in self._before.items():
-                signal.signal(number, handler)
+                closed = number == signal.SIGHUP and self.caught == "SIGHUP"
+                signal.signal(number, signal.SIG_IGN if closed else handler)
             self._before = {}
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.caught is not None:
+        if self.caught is None:
+            self.caught = signal.Signals(number).name
+        elif number != signal.SIGHUP:
             raise KeyboardInterrupt
-        self.caught = signal.Signals(number).name

@@ -46,7 +46,7 @@ class Answers:
             return self._status()
         if word == "watch":  # as often as somebody looks: no event
             return self._watch()
-        if word in ("stop", "SIGINT", "SIGTERM"):  # signals were caught by a driver elsewhere
+        if word in ("stop", "SIGINT", "SIGTERM", "SIGHUP"):  # signals were caught by a driver elsewhere
             self.hurried = controller.reason is not None
             controller.stop("stopped by order" if word == "stop" else f"interrupted by {word}")
         elif word in ("pause", "unpause"):

@@ -54,15 +54,17 @@ class View(Sink, Protocol):
         """What the run does now, in a word; with a `reason`: it ended."""
 
 
+Begun = Callable[[Path], None]
 MakeLauncher = Callable[[Program, "Checkpoint | None", RunFolder], Launcher]
 
 
 def run_in(
     folder: RunFolder, program: Program, start: Checkpoint | None, launcher: MakeLauncher, *,
     on: str, view: View | None, argv: list[str], notes: list[str], callbacks: Sequence[Callback] = (),
-    here: Path | None = None,
+    here: Path | None = None, begun: Begun | None = None,
 ) -> Outcome:  # fmt: skip
-    """One run in its folder, with whatever launcher; `notes`: the first lines to say; `here`: where it was started."""
+    """One run in its folder, with whatever launcher; `notes`: the first lines to say; `here`: where it was started; `begun` is
+    called once the run takes orders."""
     with disk_trouble(folder.path), ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
@@ -78,6 +80,8 @@ def run_in(
         run = _Run(folder, program, workers, start, stack, view, callbacks, watchers)
         for note in [*notes, *(text for name in program.learners for text in program.policies[name].facts.notes)]:
             run.note(note)
+        if begun is not None:
+            begun(folder.path)
         outcome = run.go()
     if run.callback_error is not None:  # as it is: whoever wrote it called us
         raise run.callback_error

@@ -33,7 +33,7 @@ from shoal.program.expand import check_settings, expand
 from shoal.program.probe import Survey, survey
 from shoal.runs.facts import run_facts, unused_settings
 from shoal.runs.outcome import Cluster, Outcome
-from shoal.runs.run import run_in
+from shoal.runs.run import Begun, run_in
 
 LAUNCHERS = ("inline", "local", "ray")
 
@@ -49,9 +49,10 @@ def train(
     quiet: bool = False,
     cluster: Cluster | None = None,
     callbacks: Sequence[Callback] = (),
+    begun: Begun | None = None,
 ) -> Outcome:
     """Start a run and train until a stop rule or a callback ends it. What cannot work is found before anything is written."""
-    _prepare(on, callbacks)
+    _prepare(on, callbacks, begun)
     require_wandb(experiment.log.wandb)
     check_known(experiment.env, on)
     prometheus.check(experiment.log.prometheus)
@@ -65,7 +66,7 @@ def train(
     found = _survey(experiment, on, quiet, place=on == "local")
     program, why = _expand(found.experiment, on, found.facts), found.why
     folder = RunFolder.create(root, experiment.name, trial)
-    return _train(folder, program, None, on, quiet, callbacks, here, why)
+    return _train(folder, program, None, on, quiet, callbacks, here, begun, why)
 
 
 @from_here()
@@ -80,9 +81,10 @@ def resume(
     quiet: bool = False,
     cluster: Cluster | None = None,
     callbacks: Sequence[Callback] = (),
+    begun: Begun | None = None,
 ) -> Outcome:
     """Go on with a run from its last whole checkpoint, under its own settings with `overrides` on top."""
-    _prepare(on, callbacks)
+    _prepare(on, callbacks, begun)
     folder, here = RunFolder.open(Path(root).absolute(), name, trial), Path.cwd()
     experiment = Experiment.parse(folder.read_config(overrides))
     require_wandb(experiment.log.wandb)
@@ -94,7 +96,7 @@ def resume(
         return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
     facts = _survey(experiment, on, quiet, place=False).facts
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
-    return _train(folder, _expand(experiment, on, facts), start, on, quiet, callbacks, here)
+    return _train(folder, _expand(experiment, on, facts), start, on, quiet, callbacks, here, begun)
 
 
 def _survey(experiment: Experiment, on: str, quiet: bool, *, place: bool) -> Survey:
@@ -113,7 +115,7 @@ def check_launcher(on: str) -> None:
         raise InputError(f"--on {on}: there is no such launcher; choose from: {', '.join(LAUNCHERS)}")
 
 
-def _prepare(on: str, callbacks: Sequence[Callback]) -> None:
+def _prepare(on: str, callbacks: Sequence[Callback], begun: Begun | None) -> None:
     check_launcher(on)
     if (where := being_imported()) is not None:
         raise InputError(
@@ -124,7 +126,7 @@ def _prepare(on: str, callbacks: Sequence[Callback]) -> None:
             raise InputError(
                 f"callbacks: {callback!r} is no shoal.Callback: make a subclass of it, and pass an instance"
             )
-    if callbacks and on == "ray":
+    if (callbacks or begun is not None) and on == "ray":
         raise InputError("callbacks are called in this process, and --on ray decides in another: use on='local'")
     torch.set_num_threads(1)  # equal bits everywhere, and on small networks faster than two
 
@@ -138,7 +140,7 @@ def _expand(experiment: Experiment, on: str, facts: EnvFacts) -> Program:
 
 def _train(
     folder: RunFolder, program: Program, start: Checkpoint | None, on: str, quiet: bool, callbacks: Sequence[Callback],
-    here: Path, why: str | None = None,
+    here: Path, begun: Begun | None, why: str | None = None,
 ) -> Outcome:  # fmt: skip
     view = None if quiet else TerminalView(run_facts(program.experiment, folder.path))
 
@@ -148,6 +150,7 @@ def _train(
     notes = [*([why] if why else []), *unused_settings(program.experiment, on)]
     return run_in(
         folder, program, start, launcher, on=on, view=view, argv=sys.argv, notes=notes, callbacks=callbacks, here=here,
+        begun=begun,
     )  # fmt: skip
 
 
