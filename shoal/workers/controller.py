@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any, Literal
 
 from shoal.api.env import Episode
@@ -37,40 +37,10 @@ from shoal.monitoring.bottleneck import TimeAccount
 from shoal.monitoring.run_counts import RunCounts
 from shoal.monitoring.sinks import Row
 from shoal.streams.sample import Account
+from shoal.workers.clocks import Clock, Counters
 from shoal.workers.decisions import Confirm, Decision, EnterStage, Give, KeepScore, SaveNow, Say, WriteRow
 
 RECENT_EPISODES = 20
-
-
-# ---------------------------------------------------------------- clocks
-
-
-@dataclass
-class Counters:
-    """Where the run stands; saved with every checkpoint, so that a resumed run goes on counting."""
-
-    steps: int = 0
-    update: int = 0
-    elapsed: float = 0.0
-
-
-@dataclass
-class Clock:
-    """Of one policy."""
-
-    version: int = 0
-    steps: int = 0
-    """Environment steps behind it."""
-    done: bool = False
-    """It is through with its stop rule, and learns no more."""
-    by_replica: dict[int, int] = field(default_factory=dict)
-    """Steps behind what replicas said last, or began this launch with."""
-
-    def advance(self, message: Updated) -> None:
-        """A replica has made a version."""
-        self.version = max(self.version, message.version)
-        self.by_replica[message.replica] = message.steps
-        self.steps = max(self.steps, sum(self.by_replica.values()))
 
 
 class Controller:
@@ -128,18 +98,10 @@ class Controller:
         self._began = time.monotonic() - self.counters.elapsed
         self._last_row = (time.monotonic(), self.counters.steps)
         for policy, clock in self.clocks.items():
-            clock.version, clock.steps = versions[policy], steps[policy]
-            clock.by_replica = self._shared_out(steps[policy])
+            clock.go_on(versions[policy], steps[policy], self._experiment.placement)
             clock.done = self._counted_out(clock) is not None
         self._saved = self._ordered = self._moment()
         self.reason = self._exhausted()
-
-    def _shared_out(self, steps: int) -> dict[int, int]:
-        """What replicas that go their own way begin with: some may be heard late."""
-        placement = self._experiment.placement
-        apart = placement.agree is not None and placement.agree.name != "allreduce"
-        replicas = (placement.trainers or 1) if apart else 1
-        return dict.fromkeys(range(replicas), steps // replicas) if replicas > 1 else {}
 
     # ------------------------------------------------------------ messages
 
