@@ -1,7 +1,7 @@
 """Meta-solvers: how often to play which member of a population, from a table of what they earn against each other.
 
-`payoffs` holds an array per player, `[members of player 0, members of player 1, ...]`: what that player earns on average. Each solver
-answers with a distribution per player. A user's own is a function of the same shape, `module:function`.
+`payoffs` holds an array per player, `[members of player 0, members of player 1, ...]`: what that player earns on average. Each
+solver answers with a distribution per player. A user's own is a function of the same shape, `module:function`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def nash_averaging(payoff: Array, steps: int = 200_000) -> tuple[Array, Array]:
     """Of a table in which everyone met everyone (antisymmetric): the most even equilibrium, and what each earns against it.
 
     Balduzzi et al. 2018. A copy of a player changes nobody's rating. The equilibrium of most entropy is where the softmax of all
-    earnings against it, ever colder, settles: found as a convex programme on the face of all equilibria.
+    earnings against it, ever colder, comes to rest: found as a convex programme on the face of all equilibria.
     """
     from scipy.optimize import minimize
 

@@ -18,7 +18,7 @@ ELO = 400.0 / math.log(10.0)
 SURE = 1.959964
 """Standard errors on either side of a 95 % interval."""
 PRIOR = 0.5
-"""Draws that everyone is thought to have played against a player of average strength: ratings stay finite where somebody won all."""
+"""Draws that everyone is thought to have played against somebody of average strength: ratings stay finite where one won all."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def rate(wins: Array, draws: Array | None = None, prior: float = PRIOR) -> Ratin
         chance = _chance(strength[:, None] - strength[None])
         alone = _chance(strength)
         slope = scores.sum(axis=1) - (games * chance).sum(axis=1) + prior * (0.5 - alone)
-        bend = games * chance * (1 - chance)
-        matrix = np.diag(bend.sum(axis=1) + prior * alone * (1 - alone) + 1e-12) - bend
+        spread = games * chance * (1 - chance)
+        matrix = np.diag(spread.sum(axis=1) + prior * alone * (1 - alone) + 1e-12) - spread
         change = np.clip(np.linalg.solve(matrix, slope), -3.0, 3.0)
         strength += change
         if np.abs(change).max(initial=0.0) < 1e-10:
@@ -78,12 +78,12 @@ def expected(difference: float) -> float:
     return float(_chance(np.asarray(difference / ELO)))
 
 
-def win_rate(wins: float, draws: float, losses: float) -> tuple[float, float, float]:
+def win_rate(wins: float, draws: float, losses: float, sure: float = SURE) -> tuple[float, float, float]:
     """The share of points, and a 95 % interval (Wilson's, in which a draw is half a win and half a loss)."""
     games = wins + draws + losses
     if not games:
         return 0.5, 0.0, 1.0
-    share, z = (wins + 0.5 * draws) / games, SURE
+    share, z = (wins + 0.5 * draws) / games, sure
     middle = (share + z * z / (2 * games)) / (1 + z * z / games)
     wide = z / (1 + z * z / games) * math.sqrt(share * (1 - share) / games + z * z / (4 * games * games))
     return share, max(0.0, middle - wide), min(1.0, middle + wide)

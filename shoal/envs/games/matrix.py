@@ -45,7 +45,7 @@ class Matrix(Rules):
 
 
 class RockPaperScissors(Matrix):
-    """The winner earns 1. Biased, as in OpenSpiel but for the scale, wins are worth 0.05 to 0.5, and (1/16, 10/16, 5/16) is best."""
+    """The winner earns 1. Biased, as in OpenSpiel but for the scale, wins pay 0.05 to 0.5, and (1/16, 10/16, 5/16) is best."""
 
     actions = 3
     BIASED = np.array([[0, -0.25, 0.5], [0.25, 0, -0.05], [-0.5, 0.05, 0]])

@@ -140,7 +140,7 @@ class Leduc(Rules):
         return tuple(ranks[player : player + 1]), tuple(ranks[2:]), len(state.cards), state.moves
 
     def see(self, state: Hand, player: int) -> Array:
-        """Which player it is, its rank, the open rank, and for each of four moves in two rounds whether it was a call or a raise."""
+        """Which player it is, its rank, the open rank, and for each of four moves in two rounds if it was a call or a raise."""
         seen = np.zeros(2 + 3 + 3 + 2 * self.MOST_MOVES * 2)
         seen[player] = 1
         if len(state.cards) > player:
