@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "shoal"
 ORDER = (
     "base", "api", "monitoring", "models", "envs", "buffers", "streams", "algorithms", "checkpoints", "rollout", "evaluation",
-    "workers", "program", "launchers", "runs", "population", "league", "federation", "analysis", "testing", "recipes",
+    "league", "workers", "program", "launchers", "runs", "population", "federation", "analysis", "testing", "recipes",
     "dashboard", "cli",
 )  # fmt: skip
 """A folder imports only from itself and from those before it."""

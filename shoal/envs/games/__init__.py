@@ -1,0 +1,1 @@
+"""Small games with known answers: rules in Python, played from a table, thousands of copies at once."""
