@@ -117,11 +117,13 @@ def test_who_always_folds_loses_the_ante() -> None:
 
 def test_tic_tac_toe_is_a_draw() -> None:
     table = Table(TicTacToe())
-    strategy = uniform(table)
-    for _ in range(10):  # to answer the best answer, until nobody gains
-        for player in range(2):
-            strategy[player] = best_response(table, strategy, player)[1]
-    assert values(table, strategy)[0] == 0.0
+    worth = table.payoff[:, 0].copy()
+    for state in reversed(range(len(worth))):  # whatever follows on a state comes after it
+        if table.mover[state] != OVER:
+            after = worth[table.child[state][table.child[state] >= 0]]
+            worth[state] = after.min() if table.mover[state] else after.max()
+    assert worth[0] == 0.0
+    assert set(worth) == {-1.0, 0.0, 1.0}
 
 
 def test_goofspiel_is_fair() -> None:
