@@ -16,7 +16,7 @@ from shoal.envs.games.rules import OVER, Rules
 from shoal.envs.games.table import Table
 from shoal.envs.games.tic_tac_toe import TicTacToe
 from shoal.testing.env import check_env
-from shoal.testing.exploitability import Strategy, best_response, exploitability, nash_conv, uniform, values
+from shoal.testing.exploitability import Strategy, exploitability, nash_conv, uniform, values
 
 GAMES: list[tuple[str, dict[str, Any]]] = [
     ("shoal/kuhn", {}),
