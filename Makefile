@@ -48,6 +48,8 @@ bench: setup ## PPO and DQN beside their peers and the limit, replay, overhead p
 	$(BIN)/python benchmarks/player.py
 	$(BIN)/python benchmarks/local_overhead.py
 	$(BIN)/python benchmarks/env_ring.py
+	$(BIN)/python benchmarks/dashboard.py
+	$(BIN)/python benchmarks/spectator.py
 	$(BIN)/python benchmarks/cluster.py
 
 docs: ## Build the documentation site into site/

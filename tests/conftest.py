@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.dashboard.browsing import browser, dashboard, visit
+
+__all__ = ["browser", "dashboard", "visit"]
+"""Here, so that a session has one browser, whoever looks."""
+
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:

@@ -35,7 +35,9 @@ def train(place: Path) -> None:
         subprocess.run([*SHOAL, "train", recipe, "--trial", trial, "--seed", str(seed), *words], cwd=place, check=True)
     words = ["--trial", "lone-ray-02", "stop.steps=null", "stop.return=null"]
     died = subprocess.Popen([*SHOAL, "train", "acrobot", *words], cwd=place)
-    time.sleep(6)
+    rows = place / "runs" / "acrobot" / "lone-ray-02" / "metrics.jsonl"
+    while not rows.exists() or rows.stat().st_size < 20_000:
+        time.sleep(0.2)
     died.send_signal(signal.SIGKILL)
     died.wait()
 

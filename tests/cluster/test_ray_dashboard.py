@@ -12,9 +12,6 @@ from nodes import Cluster, write_token
 
 from shoal.monitoring.run_folder import RunFolder
 from shoal.runs.panel import ask
-from tests.dashboard.browsing import browser, dashboard, visit
-
-__all__ = ["browser", "dashboard", "visit"]
 
 
 @pytest.mark.slow

@@ -17,6 +17,8 @@ export function smooth(values, weight) {
   });
 }
 
+const label = (value, step) => (step && step < 1 && step >= 1e-4 && Math.abs(value) < 1e5 ? value.toFixed(Math.ceil(-Math.log10(step) - 1e-9)) : number(value));
+
 const tick = (axis) => (axis === "time/elapsed" ? (x) => span(x).replace(/\.0 s$/, " s") : short);
 
 export class Chart {
@@ -84,7 +86,7 @@ export class Chart {
       scales: { x: { time: false, range: () => { const b = this.bounds(); return [b.min, b.max]; } }, y: { distr: log ? 3 : 1, range: log ? undefined : (u, low, high) => uPlot.rangeNum(low ?? 0, high ?? 1, 0.08, true) } },
       axes: [
         { stroke: text, font, grid: { show: false }, ticks: { show: false }, size: 26, space: 70, values: (u, marks) => marks.map(tick(axis)) },
-        { stroke: text, font, grid, ticks: { show: false }, size: 52, space: 34, values: (u, marks) => marks.map((v) => (v === null ? "" : number(v))) },
+        { stroke: text, font, grid, ticks: { show: false }, size: 52, space: 34, values: (u, marks, axis, space, step) => marks.map((v) => (v === null ? "" : label(v, step))) },
       ],
       hooks: {
         setCursor: [(u) => this.hover(u)],

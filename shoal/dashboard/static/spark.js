@@ -17,7 +17,7 @@ export function spark(values, kind, band) {
     const edge = [...there.map((i) => `${x(i)},${y(band.high[i])}`), ...there.reverse().map((i) => `${x(i)},${y(band.low[i])}`)];
     if (edge.length) root.append(svg("path", { class: "area", d: `M${edge.join("L")}Z` }));
   } else {
-    root.append(svg("path", { class: "area", d: `M${line.join("L")}L${WIDTH},${HEIGHT}L0,${HEIGHT}Z` }));
+    root.append(svg("path", { class: "area", d: `M${line.join("L")}L${line.at(-1).split(",")[0]},${HEIGHT}L${line[0].split(",")[0]},${HEIGHT}Z` }));
   }
   root.append(svg("path", { class: "line", d: `M${line.join("L")}` }));
   return root;

@@ -12,7 +12,7 @@ export function facts() {
     take(run) {
       const live = run.group === "live";
       replace(strip,
-        fact("return", number(run.last), "mean of the last 100 episodes"),
+        fact("return", number(run.last), "last 100 episodes"),
         fact("score", run.score ? number(run.score.mean) : "–", run.score && run.score.low !== null ? `${number(run.score.low)} to ${number(run.score.high)}` : run.score ? "greedy episodes" : "nothing evaluated yet"),
         fact("steps", short(run.steps), run.goal ? `of ${short(run.goal)}` : ""),
         fact("steps/s", count(run.fps), live ? "now" : "in the end"),
