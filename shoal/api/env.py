@@ -7,6 +7,7 @@ Python can serve an Env.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -125,6 +126,11 @@ class Env(ABC):
     """Whether anybody looks at `Step.state`. Set before `reset`; False: an environment may save itself the work."""
     watched: dict[str, Reduction] = {}
     """Names in `info` that become `Episode.metrics`, and how an episode's steps become one number. Set before `reset`."""
+    between: Callable[[], None] | None = None
+    """Called between copies that are slow and take turns: `env.timeout` is for each of them, not for all together. Set before
+    `reset`."""
+    came_back: float = 0.0
+    """Of an environment that steps while others work: when a copy last came back, by `time.monotonic`; 0: not known."""
 
     @abstractmethod
     def reset(self, seed: int) -> Step:

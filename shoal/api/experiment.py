@@ -42,7 +42,7 @@ class EnvConfig(Config):
     game_return: Literal["sum", "mean"] | None = None
     """How the game states the return of an episode, over its agents; left out: as the environment says, else a sum."""
     timeout: Duration = 60.0
-    """How long one step may take; where actors have processes of their own, one that hangs is killed and started again."""
+    """How long a step or reset of one copy may take; where actors have processes of their own, one that hangs is killed."""
     background: bool = False
     """Step every Env of an actor's ring in a thread of its own: for environments that sleep, wait or compute outside Python."""
     vector: Literal["auto", "native", "loop"] = "auto"

@@ -52,6 +52,10 @@ class Heartbeat:
         """The environments are stepped now: they have `env.timeout`."""
         return
 
+    def between(self) -> None:
+        """One copy of an environment came back, and another is stepped or reset: it has `env.timeout` of its own."""
+        return
+
     def rest(self) -> None:
         """The process is in its own loop, at work or waiting: the next sign must come within `placement.hang`."""
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -20,10 +21,11 @@ class BackgroundEnv(Env):
         self._step: Future[Step] | None = None
 
     def reset(self, seed: int) -> Step:
-        self._env.wants_state = self.wants_state
+        self._env.wants_state, self._env.between = self.wants_state, self.between
         return self._env.reset(seed)
 
     def send(self, actions: dict[str, Array]) -> None:
+        self._env.between = self._note
         self._step = self._thread.submit(self._env.step, actions)
         self._step.add_done_callback(lambda _: self._done())
 
@@ -34,6 +36,10 @@ class BackgroundEnv(Env):
         assert self._step is not None, "send comes first"
         step, self._step = self._step, None
         return step.result(timeout)
+
+    def _note(self) -> None:
+        """In the thread."""
+        self.came_back = time.monotonic()
 
     def render(self, row: int) -> Array | None:
         return self._env.render(row)

@@ -58,7 +58,7 @@ class StagedEnv(Env):
             self._stage, self._env = stage, make_staged(self._experiment, stage, self.num_envs, render=self._render)
 
     def reset(self, seed: int) -> Step:
-        self._env.wants_state, self._env.watched = self.wants_state, self.watched
+        self._env.wants_state, self._env.watched, self._env.between = self.wants_state, self.watched, self.between
         return self._env.reset(seed)
 
     def send(self, actions: dict[str, Array]) -> None:

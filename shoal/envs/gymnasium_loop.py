@@ -6,6 +6,9 @@ through depends on the seed and on its own run-wide number alone.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -33,6 +36,9 @@ from shoal.envs.stages import tell_stage
 
 TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit)
 """Wrappers that leave observations as they are."""
+SLOW = 0.05
+"""Seconds of a step of all copies, above which the next one gives a sign of life with each copy; and of resets, until the next
+sign. Oftener they would cost more than they are worth."""
 
 
 class _End(NamedTuple):
@@ -61,6 +67,7 @@ class GymnasiumLoop(Env):
         self._decode = action_decoder(first.action_space)
         self._mask_width = mask_width(first.action_space)
         self._step_functions = [env.step for env in envs]
+        self._signed_steps = [partial(self._signed, step) for step in self._step_functions]
 
         self._columns, self._final_columns = Columns(space, rows), Columns(space, rows)
         self._reward = np.zeros((rows, 1), np.float32)
@@ -75,7 +82,7 @@ class GymnasiumLoop(Env):
         self._log = ActionLog()
         self._seen: list[Any] = [None] * rows
         self._rewards: list[Any] = [0.0] * rows
-        self._flagged = False
+        self._flagged, self._slow, self._moment = False, True, 0.0
         self._numbers: InfoMetrics | None = None
         self._read_info = self._read_mask
 
@@ -168,11 +175,12 @@ class GymnasiumLoop(Env):
     def _step_copies(self) -> list[_End]:
         """The hot loop: results go to `_seen` and `_rewards`; what remains to do for ended copies comes back."""
         seen, rewards, ends = self._seen, self._rewards, []
-        row, read_info = 0, self._read_info
+        row, read_info, began = 0, self._read_info, time.monotonic()
+        steps = self._signed_steps if self._slow else self._step_functions
         if self._mask is not None:
             self._mask.fill(True)
         try:
-            for row, (step, action) in enumerate(zip(self._step_functions, self._actions, strict=True)):
+            for row, (step, action) in enumerate(zip(steps, self._actions, strict=True)):
                 seen[row], rewards[row], terminated, truncated, info = step(action)
                 if info:
                     read_info(row, info)
@@ -180,11 +188,18 @@ class GymnasiumLoop(Env):
                     ends.append(_End(row, terminated, truncated, info or {}))
         except Exception as error:
             raise self._failure(row, error) from error
+        self._moment = time.monotonic()
+        self._slow = self._moment - began > SLOW
         return ends
+
+    def _signed(self, step: Callable[[Any], Any], action: Any) -> Any:
+        if self.between is not None:
+            self.between()
+        return step(action)
 
     def _repeat(self, row: int, action: Any) -> Any:
         try:
-            return self._step_functions[row](action)[0]
+            return self._signed_steps[row](action)[0]
         except Exception as error:
             raise self._failure(row, error) from error
 
@@ -208,6 +223,9 @@ class GymnasiumLoop(Env):
     def _begin(self, row: int) -> dict[str, Any]:
         seed = derive_seed(self._seed, "episode", self._first_slot + row, self._episode[row])
         self._began[row] = self._count
+        if self.between is not None and (now := time.monotonic()) - self._moment > SLOW:
+            self._moment = now
+            self.between()
         try:
             self._seen[row], info = self._envs[row].reset(seed=seed)
         except Exception as error:

@@ -156,6 +156,8 @@ class PettingZooLoop(Env):
 
     def _step(self, row: int) -> Scene:
         """Play one copy on: rewards and ends go into the arrays."""
+        if self.between is not None:
+            self.between()
 
         def action_of(agent: Agent) -> Any:
             table, slot = self._places[agent]
@@ -231,6 +233,8 @@ class PettingZooLoop(Env):
     def _begin(self, row: int) -> Scene:
         seed = derive_seed(self._seed, "episode", self._first_slot + row, self._episode[row])
         self._began[row] = self._count
+        if self.between is not None:
+            self.between()
         try:
             scene = self._copies[row].reset(seed)
         except Exception as error:

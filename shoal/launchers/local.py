@@ -55,7 +55,8 @@ class LocalLauncher(ProcessLauncher):
     def _order(self, process: Process, number: int, life: Life) -> ProcessOrder:
         return ProcessOrder(
             os.getpid(), self._json, process.name, number, self._memory.handles(process.name),
-            self._processes.heartbeats, life, str(self._files.checkpoints), self.checkpoint, str(self._files.logs),
+            self._processes.heartbeats, life, str(self._files.checkpoints),
+            self.checkpoint_for(process, life), str(self._files.logs),
             os.environ.get(VARIABLE, ""), self._cores[number],
         )  # fmt: skip
 

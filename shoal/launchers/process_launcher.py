@@ -17,7 +17,7 @@ import safetensors.torch
 
 from shoal.api.messages import Episodes, Message, Saved, Updated
 from shoal.api.orders import Order, Save, Stop
-from shoal.api.program import Program
+from shoal.api.program import Process, Program
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.store import CheckpointStore
 from shoal.checkpoints.worker_state import BEFORE
@@ -304,6 +304,16 @@ class ProcessLauncher:
     def workers(self) -> list[dict[str, Any]]:
         """Who works where, for the panel."""
         return self._supervisor.workers()
+
+    def checkpoint_for(self, process: Process, life: Life) -> int:
+        """The version that a life of a process begins from; -1: none.
+
+        After a death trainers alone go back to one: of others nothing is known any more, and what they began from may be removed.
+        """
+        if any(isinstance(spec, TrainerSpec) for spec in process.workers) or self.checkpoint < 0:
+            return self.checkpoint
+        there = not life.incarnation and self.checkpoint in CheckpointStore(self._files.checkpoints).versions()
+        return self.checkpoint if there else -1
 
     # ------------------------------------------------------------ deaths
 

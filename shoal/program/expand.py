@@ -51,7 +51,7 @@ def expand(
     """Fill in what the experiment leaves open, and lay it out.
 
     `exact`: whether a run with lag is, if it does not say. `facts`: of its environment, where they are known already. `against`:
-    the opponents of an evaluation by hand; None: those of evaluations beside training, if there are any.
+    the opponents of an evaluation by hand; None: those of evaluations beside training and of the confirmation of `stop.return`.
     """
     experiment = with_all_copies(experiment)
     check_shares(experiment)
@@ -72,7 +72,7 @@ def expand(
     placement = resolve_placement(experiment, plans.values(), exact=exact)
     resolved = experiment.model_copy(update={"placement": placement, **_sections_in_use(experiment, specs)})
     program = Program(resolved, specs, facts.game_return)
-    if against is None and experiment.evaluation is not None:
+    if against is None and (experiment.evaluation is not None or experiment.stop.return_ is not None):
         against = default_opponents(experiment)
         if "past" in against and not experiment.plays_itself:
             raise InputError(

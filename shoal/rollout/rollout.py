@@ -118,7 +118,7 @@ class Rollout:
             if not self._act():
                 return "answer"
         if not self._env.ready():
-            if time.monotonic() - self._sent > self._timeout:
+            if time.monotonic() - max(self._sent, self._env.came_back) > self._timeout:
                 raise TimeoutError(f"a step took longer than env.timeout = {self._timeout:g} s")
             return "env"
         self._stepping = False

@@ -35,6 +35,7 @@ def random_returns(program: Program, meanwhile: Callable[[], None], *, supervise
 
 def _play(heartbeat: Heartbeat, program: Program) -> Scores:
     with closing(make_random_evaluator(program, RANDOM_EPISODES)) as evaluator:
+        evaluator.env.between = heartbeat.between
         episodes = evaluator.begin(RANDOM_EPISODES, seed=derive_seed(program.experiment.seed, "random play"))
         while not episodes.over:
             heartbeat.beat()

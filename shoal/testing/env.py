@@ -79,6 +79,7 @@ def _make(config: EnvConfig, copies: int, heartbeat: Heartbeat | None) -> Env:
     env = make_env(config, copies, render=True)
     for name in ("reset", "send", "recv", "render"):
         setattr(env, name, _announced(getattr(env, name), heartbeat))
+    env.between = heartbeat.between
     return env
 
 

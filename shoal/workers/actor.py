@@ -252,7 +252,10 @@ class _Building:
     def _envs(self, producer: int, stage: int) -> Env:
         experiment, copies, wake = self._experiment, self._program.envs_per_producer, self._context.streams.wake
         env = make_staged(experiment, stage, copies, first_slot=producer * copies)
-        return BackgroundEnv(env, done=wake) if experiment.env.background and wake is not None else env
+        if experiment.env.background and wake is not None:
+            env = BackgroundEnv(env, done=wake)
+        env.between = self._context.heartbeat.between
+        return env
 
     def _seat(self, spec: PolicySpec, producer: int) -> Seat:
         """A later life goes on at the round that its predecessor left open, with randomness that was not used yet."""

@@ -1,8 +1,9 @@
 """The confirmation worker.
 
 Consumes parameters of the version that training says has reached `stop.return`; produces the scores of whole greedy episodes, in
-environments of its own on seeds that no training episode uses. Waits for such a version. Trainers rest meanwhile, so that the run
-ends with the version that was confirmed. A run with an evaluation worker has none. Takes the order Evaluate.
+environments of its own on seeds that no training episode uses; in self-play against the opponents that evaluations would have.
+Waits for such a version. Trainers rest meanwhile, so that the run ends with the version that was confirmed. A run with an
+evaluation worker has none. Takes the order Evaluate.
 """
 
 from __future__ import annotations
@@ -10,22 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Self
 
+from shoal.api.env import Env
 from shoal.api.experiment import ResourcesConfig
 from shoal.api.messages import Confirmed, Message, Numbers
 from shoal.api.orders import Evaluate, Order
 from shoal.api.policy_spec import PolicyPlan
-from shoal.api.program import MailboxShape, Port, Program, WorkerSpec
+from shoal.api.program import Port, Program, WorkerSpec
 from shoal.api.worker import Heartbeat, Worker
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.seeding import derive_seed
-from shoal.evaluation.episodes import EpisodeBatch
+from shoal.envs.curriculum import make_staged
+from shoal.evaluation.episodes import EpisodeBatch, copies_for
 from shoal.evaluation.evaluator import Evaluator
-from shoal.evaluation.seating import make_evaluator
+from shoal.evaluation.matches import MatchBatch, Matches
 from shoal.rollout.plans import Plans
-from shoal.streams import names
 from shoal.streams.primitives import Waiter
 from shoal.workers.context import Context
-from shoal.workers.evaluation import Weights
+from shoal.workers.weights import Weights, make_weights, seating, weight_ports
 
 STEPS_PER_POLL = 8
 """Steps of the environments between two looks at the rest of the process."""
@@ -57,19 +59,17 @@ class ConfirmationSpec(WorkerSpec):
         return program.experiment.placement.cluster.others.get(self.kind) or ResourcesConfig(cpus=0)
 
     def ports(self, program: Program, plans: Mapping[str, PolicyPlan]) -> list[Port]:
-        return [
-            Port(names.evaluated(policy), "read", MailboxShape(plan.algorithm.flat.nbytes, 2), from_controller=True)
-            for policy, plan in plans.items()
-        ]
+        return weight_ports(program, plans)
 
     def build(self, context: Context) -> ConfirmationWorker:
-        program, stop = context.program, context.program.experiment.stop
+        program, experiment = context.program, context.program.experiment
         plans = Plans(program)  # a trainer in the same process has its own
-        weights = Weights({policy: context.streams.mailbox(names.evaluated(policy)) for policy in plans}, plans)
+        weights = make_weights(context, plans)
         return ConfirmationWorker(
-            self.name, weights, lambda: make_evaluator(program, plans, weights.held, stop.episodes),
-            context.streams.waiter, episodes=stop.episodes, seed=program.experiment.seed,
-            timeout=program.experiment.env.timeout, heartbeat=context.heartbeat, faults=context.faults_of(self),
+            self.name, weights, lambda: make_staged(experiment, 0, copies_for(experiment.stop.episodes)),
+            seating(program, plans, weights), context.streams.waiter, episodes=experiment.stop.episodes,
+            seed=experiment.seed, timeout=experiment.env.timeout, heartbeat=context.heartbeat,
+            faults=context.faults_of(self),
         )  # fmt: skip
 
 
@@ -77,15 +77,16 @@ class ConfirmationWorker(Worker):
     """Its environments are made when they are needed for the first time: many runs end without that."""
 
     def __init__(
-        self, name: str, weights: Weights, seat: Callable[[], Evaluator], waiter: Waiter, *, episodes: int, seed: int,
-        timeout: float, heartbeat: Heartbeat | None = None, faults: Faults = NO_FAULTS,
+        self, name: str, weights: Weights, make: Callable[[], Env], seat: Callable[[Env], Evaluator | Matches],
+        waiter: Waiter, *, episodes: int, seed: int, timeout: float, heartbeat: Heartbeat | None = None,
+        faults: Faults = NO_FAULTS,
     ) -> None:  # fmt: skip
-        self.name, self._weights, self._seat, self._waiter = name, weights, seat, waiter
+        self.name, self._weights, self._make, self._seat, self._waiter = name, weights, make, seat, waiter
         self._count, self._seed, self._timeout = episodes, seed, timeout
         self._heartbeat, self._faults = heartbeat or Heartbeat(), faults
         self._due: Evaluate | None = None
-        self._players: Evaluator | None = None
-        self._episodes: EpisodeBatch | None = None
+        self._env: Env | None = None
+        self._episodes: EpisodeBatch | MatchBatch | None = None
         self._steps = 0
 
     def handle(self, order: Order) -> list[Message]:
@@ -117,14 +118,15 @@ class ConfirmationWorker(Worker):
         if not self._weights.hold(order.version):  # a newer one is due
             self._due = None
             return []
-        if self._players is None:
+        if self._env is None:
             self._heartbeat.begin(MAKING, in_env=True)
-            self._players = self._seat()
+            self._env = self._make()
+            self._env.between = self._heartbeat.between
         self._heartbeat.beat()
         seed = derive_seed(self._seed, "confirmation", counter=order.version)
-        self._episodes = self._players.begin(self._count, seed=seed, timeout=self._timeout)
+        self._episodes = self._seat(self._env).begin(self._count, seed=seed, timeout=self._timeout)
         return [Numbers()]
 
     def close(self) -> None:
-        if self._players is not None:
-            self._players.close()
+        if self._env is not None:
+            self._env.close()

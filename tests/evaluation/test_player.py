@@ -133,14 +133,14 @@ def test_a_gymnasium_environment_is_played_as_in_an_evaluation(
 ) -> None:
     run = trained(tmp_path, env, **rest)
     player = load(run).policy().player()
-    for world, seed, arrays in plain_episodes(run, make, 3):
-        observation, info = world.reset(seed=seed)
+    for plain, seed, arrays in plain_episodes(run, make, 3):
+        observation, info = plain.reset(seed=seed)
         player.reset()
         over, rewards = False, []
         while not over:
             action = player.act(observation, info.get("action_mask"))
-            assert world.action_space.contains(action)
-            observation, reward, terminated, truncated, info = world.step(action)
+            assert plain.action_space.contains(action)
+            observation, reward, terminated, truncated, info = plain.step(action)
             rewards.append(np.float32(reward))
             over = terminated or truncated
         np.testing.assert_array_equal(rewards, arrays["agent/reward"][:, 0])
@@ -151,15 +151,15 @@ def test_a_pettingzoo_game_with_images_is_played_as_in_an_evaluation(tmp_path: P
     run = trained(tmp_path, FILM)
     policy = load(run).policy()
     players = {agent: policy.player(agent) for agent in Film.possible_agents}
-    for world, seed, arrays in plain_episodes(run, Film, 3):
-        observations, _ = world.reset(seed=seed)
+    for plain, seed, arrays in plain_episodes(run, Film, 3):
+        observations, _ = plain.reset(seed=seed)
         for player in players.values():
             player.reset()
         for t in range(10):
-            actions = {agent: players[agent].act(observations[agent]) for agent in world.agents}
+            actions = {agent: players[agent].act(observations[agent]) for agent in plain.agents}
             kept = np.clip(arrays["left/action"][t], np.float32(-0.01), np.float32(0.01))
             np.testing.assert_array_equal([*actions.values()], kept)
-            observations, *_ = world.step(actions)
+            observations, *_ = plain.step(actions)
 
 
 def test_players_of_one_policy_remember_apart(tmp_path: Path) -> None:

@@ -52,6 +52,22 @@ def test_killed_workers_are_started_again(tmp_path: Path, kind: str) -> None:
     assert max(killed(tmp_path, kind, kills=2, seed=len(kind))) < NOTICED
 
 
+@pytest.mark.parametrize("other", ["actor-0", "policy-agent-0"])
+def test_the_checkpoint_that_a_trainer_went_back_to_may_be_removed_before_others_die(
+    tmp_path: Path, other: str
+) -> None:
+    def look(run: Run) -> None:
+        run.go_on()
+        run.kill("trainer-agent-0")
+        run.go_on(4)
+        run.kill(other)
+        run.go_on()
+
+    placement, often = {"actors": 2, "inference": "worker"}, {"every": "1 updates", "keep": 1}
+    outcome, _ = train(experiment(placement=placement, checkpoint=often), tmp_path, look)
+    check(outcome, 2)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", VICTIMS)

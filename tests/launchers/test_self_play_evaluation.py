@@ -83,6 +83,22 @@ def test_no_version_is_the_best_by_a_score_against_itself(tmp_path: Path) -> Non
     assert {player for match in scores.matches for player in match.players.values()} >= {"player", "past@4"}
 
 
+@pytest.mark.parametrize("on", ["inline", "local"])
+def test_a_return_is_confirmed_against_others_than_itself(tmp_path: Path, on: str) -> None:
+    """Without evaluations: as they would be played, and by each version against the past that there is then."""
+    goal = {"return": -0.5, "episodes": EPISODES, "updates": 30}
+    with nothing_left():
+        outcome = shoal.train(experiment(evaluation=None, stop=goal), root=tmp_path, on=on, quiet=True)
+    assert outcome.reason.startswith(f"stop.return = -0.5 reached: greedy mean {outcome.scores.mean:.1f} over")
+    assert {name: tally.matches for name, tally in outcome.scores.tallies.items()} == dict.fromkeys(
+        ["random", "past"], EPISODES
+    )
+    players = {player for match in outcome.scores.matches for player in match.players.values()}
+    assert {"learner", "random", "past@0"} <= players
+    again, _ = shoal.evaluate(str(outcome.folder), episodes=EPISODES, against=["random"])
+    assert list(again.tallies) == ["random"]
+
+
 def test_by_hand(trained: Path) -> None:
     scores, version = shoal.evaluate(str(trained), episodes=6)
     assert version == 6

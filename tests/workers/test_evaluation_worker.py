@@ -19,7 +19,8 @@ from shoal.rollout.players import FixedInference, RandomPolicy
 from shoal.rollout.seat import Seat
 from shoal.streams.past import Pool
 from shoal.streams.transports.memory import MemoryMailbox, NoWaiting
-from shoal.workers.evaluation import STEPS_PER_POLL, EarlierVersions, EvaluationWorker, Rules, Weights
+from shoal.workers.evaluation import STEPS_PER_POLL, EvaluationWorker, Rules
+from shoal.workers.weights import EarlierVersions, Weights
 from tests.envs.sample_worlds import Counting
 from tests.workers.said import only
 

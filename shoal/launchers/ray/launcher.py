@@ -130,8 +130,8 @@ class RayLauncher(ProcessLauncher):
     def _order(self, link: RayLink, handles: StreamHandles, facts: AgentFacts) -> ProcessOrder:
         """Machines need not share the run's folder: the part of the checkpoint that a process needs travels with its order."""
         life = link.life
-        if self.checkpoint >= 0:  # of a dead actor nothing is known any more; a trainer goes back to it
-            found = CheckpointStore(self._files.checkpoints).load(self.checkpoint)
+        if (version := self.checkpoint_for(link.process, life)) >= 0:
+            found = CheckpointStore(self._files.checkpoints).load(version)
             specs = link.process.workers
             trains = any(isinstance(spec, TrainerSpec) for spec in specs)
             life = replace(life, start=portable(found, [spec.name for spec in specs], learned=trains))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import secrets
 import shutil
@@ -10,14 +12,18 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Client, Connection, Listener, wait
+from pathlib import Path
 
 import msgpack
 
 from shoal.base.descendants import kill_group, lives
+from shoal.base.files import plain_file
 from shoal.streams.control import ControlEnd
 from shoal.streams.transports.ray.messages import Pulses, Said
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 
+PREFIX, OWNER = "shoal-", "owner"
+"""How folders of agents begin, and the file in them that says whether somebody lives there."""
 PULSE = 0.5
 """Seconds between two looks at the signs of life, and of a silence that is worth telling."""
 
@@ -27,7 +33,8 @@ class Reports:
 
     def __init__(self, heartbeats: HeartbeatBoard, say: Callable[[list[Said | Pulses]], None]) -> None:
         self._heartbeats, self._say = heartbeats, say
-        self._folder = tempfile.mkdtemp(prefix="shoal-")  # mode 0700
+        remove_abandoned()
+        self._folder, self._owner = _own_folder()
         self.address, self.key = os.path.join(self._folder, "agent.sock"), secrets.token_bytes(32)
         self._listener = Listener(self.address, family="AF_UNIX", authkey=self.key, backlog=64)
         self._processes: dict[Connection, tuple[int, int]] = {}
@@ -97,6 +104,27 @@ class Reports:
             connection.close()
         self._end_groups()
         shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._owner)
+
+
+def _own_folder() -> tuple[str, int]:
+    """For the socket, mode 0700, with a file that is locked as long as its owner lives; and that file, open."""
+    folder = tempfile.mkdtemp(prefix=PREFIX)
+    handle = os.open(os.path.join(folder, "starting"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    os.rename(os.path.join(folder, "starting"), os.path.join(folder, OWNER))  # by that name it is locked already
+    return folder, handle
+
+
+def remove_abandoned() -> None:
+    """Folders of agents of this user that were killed: nobody holds their locks."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # it is somebody else's, of another kind, or its owner lives
+            if folder.lstat().st_uid != os.getuid():
+                continue
+            with open(folder / OWNER, opener=plain_file) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def report_to(address: str, key: bytes, number: int, incarnation: int) -> ControlEnd:

@@ -69,6 +69,10 @@ class _Place(Heartbeat):
     def beat(self) -> None:
         self._sign(1)
 
+    def between(self) -> None:
+        if time.monotonic_ns() > self._words[self._moment]:  # else the workers are being built, with time to spare
+            self._sign(self._words[self._in_env])
+
     def rest(self) -> None:
         self._sign(0)
 
