@@ -176,7 +176,7 @@ class GymnasiumLoop(Env):
         """The hot loop: results go to `_seen` and `_rewards`; what remains to do for ended copies comes back."""
         seen, rewards, ends = self._seen, self._rewards, []
         row, read_info, began = 0, self._read_info, time.monotonic()
-        steps = self._signed_steps if self._slow else self._step_functions
+        steps: list[Any] = self._signed_steps if self._slow else self._step_functions
         if self._mask is not None:
             self._mask.fill(True)
         try:

@@ -56,7 +56,7 @@ class LocalLauncher(ProcessLauncher):
         return ProcessOrder(
             os.getpid(), self._json, process.name, number, self._memory.handles(process.name),
             self._processes.heartbeats, life, str(self._files.checkpoints),
-            self.checkpoint_for(process, life), str(self._files.logs),
+            self.begins_from(), str(self._files.logs),
             os.environ.get(VARIABLE, ""), self._cores[number],
         )  # fmt: skip
 

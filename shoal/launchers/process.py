@@ -21,7 +21,9 @@ from shoal.api.orders import Order, Save, Stop
 from shoal.api.program import Program
 from shoal.api.worker import Heartbeat, Worker
 from shoal.base.descendants import kill_below
+from shoal.base.errors import InputError
 from shoal.base.faults import parse_faults
+from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.forkserver import leave_server
@@ -118,7 +120,7 @@ def build_workers(
     heartbeat.begin(STARTING, in_env=any(spec.steps_env for spec in specs))
     life = order.life
     if order.checkpoint >= 0:
-        life.start = CheckpointStore(Path(order.checkpoints)).load(order.checkpoint)
+        life.start = _checkpoint(CheckpointStore(Path(order.checkpoints)), order.checkpoint)
     context = Context(
         program, Plans(program), streams, life, heartbeat, parse_faults(order.faults, events_of(program)),
         supervised=True, checkpoints=Path(order.checkpoints) if order.checkpoints else None,
@@ -126,6 +128,14 @@ def build_workers(
     workers = [stack.enter_context(closing(spec.build(context))) for spec in specs]
     heartbeat.rest()
     return workers
+
+
+def _checkpoint(store: CheckpointStore, version: int) -> Checkpoint:
+    """That version, or the newest: the run goes on meanwhile, and removes what is old."""
+    try:
+        return store.load(version)
+    except InputError:
+        return store.latest()
 
 
 def events_of(program: Program) -> dict[str, tuple[str, ...]]:

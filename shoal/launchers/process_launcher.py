@@ -17,7 +17,7 @@ import safetensors.torch
 
 from shoal.api.messages import Episodes, Message, Saved, Updated
 from shoal.api.orders import Order, Save, Stop
-from shoal.api.program import Process, Program
+from shoal.api.program import Program
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.store import CheckpointStore
 from shoal.checkpoints.worker_state import BEFORE
@@ -305,16 +305,6 @@ class ProcessLauncher:
         """Who works where, for the panel."""
         return self._supervisor.workers()
 
-    def checkpoint_for(self, process: Process, life: Life) -> int:
-        """The version that a life of a process begins from; -1: none.
-
-        After a death trainers alone go back to one: of others nothing is known any more, and what they began from may be removed.
-        """
-        if any(isinstance(spec, TrainerSpec) for spec in process.workers) or self.checkpoint < 0:
-            return self.checkpoint
-        there = not life.incarnation and self.checkpoint in CheckpointStore(self._files.checkpoints).versions()
-        return self.checkpoint if there else -1
-
     # ------------------------------------------------------------ deaths
 
     def _revive(self, death: Death) -> None:
@@ -369,6 +359,12 @@ class ProcessLauncher:
             known = self._link_of(policy, ranks[0]).life.steps.get(policy, 0)
             steps[policy] = max(sum(clocks[policy].by_replica.get(rank, 0) for rank in ranks), known)
         return {"rounds": rounds, "versions": versions, "steps": steps}
+
+    def begins_from(self) -> int:
+        """The version that a life which begins now goes on from; -1: none. One that was removed is replaced by the newest."""
+        if self.checkpoint >= 0 and self.checkpoint not in CheckpointStore(self._files.checkpoints).versions():
+            self._choose_checkpoint()
+        return self.checkpoint
 
     def _choose_checkpoint(self) -> None:
         """The newest. Replicas that share memory need none."""

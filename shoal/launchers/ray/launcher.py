@@ -130,7 +130,7 @@ class RayLauncher(ProcessLauncher):
     def _order(self, link: RayLink, handles: StreamHandles, facts: AgentFacts) -> ProcessOrder:
         """Machines need not share the run's folder: the part of the checkpoint that a process needs travels with its order."""
         life = link.life
-        if (version := self.checkpoint_for(link.process, life)) >= 0:
+        if (version := self.begins_from()) >= 0:
             found = CheckpointStore(self._files.checkpoints).load(version)
             specs = link.process.workers
             trains = any(isinstance(spec, TrainerSpec) for spec in specs)
