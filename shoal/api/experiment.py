@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from shoal.api.env import Reduction
+from shoal.api.league import LeagueConfig
 from shoal.base.config import Cadence, Config, Count, Duration, Named, Target, as_named, load_layers, named_by_default
 
 
@@ -325,6 +326,8 @@ class Experiment(Config):
     """The policies by name; what one omits is the experiment's."""
     deal: Literal["fixed", "shuffled"] = "fixed"
     """Shuffled: the agents of a group are dealt to their policies anew in each episode, so that everyone plays every side."""
+    league: LeagueConfig | None = None
+    """Players and their frozen members meet by matchmaking. Left out: everyone plays as `agents` says."""
     placement: Annotated[PlacementConfig, BeforeValidator(_as_placement)] = PlacementConfig()
     """What runs where."""
     checkpoint: CheckpointConfig = CheckpointConfig()
@@ -359,6 +362,11 @@ class Experiment(Config):
     def plays_itself(self) -> bool:
         """A policy plays as the past of another: self-play."""
         return any(policy.past is not None for policy in self.policies.values())
+
+    @property
+    def shuffles(self) -> bool:
+        """The agents of a group are dealt to their policies anew in each episode."""
+        return self.deal == "shuffled" or (self.league is not None and not self.agents)
 
     @model_validator(mode="after")
     def _stages_follow_scores(self) -> Self:

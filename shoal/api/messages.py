@@ -36,6 +36,14 @@ class Episodes(Message):
 
 
 @dataclass(frozen=True)
+class Matches(Message):
+    """Of an actor in a league: the matches that ended."""
+
+    records: bytes
+    """Of `shoal.api.league.MATCH`."""
+
+
+@dataclass(frozen=True)
 class Updated(Message):
     """Of a trainer: a version is finished."""
 

@@ -41,6 +41,19 @@ class SetStage(Order):
 
 
 @dataclass(frozen=True)
+class SetOdds(Order):
+    """Whom the players of a league meet in the episodes that begin from now on."""
+
+    lasting: ClassVar[bool] = True
+    odds: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
+    """Player -> those it may meet: the place of their player, the number of a member or -1 as it learns, and how often."""
+
+    @property
+    def replaces(self) -> str:
+        return "odds"
+
+
+@dataclass(frozen=True)
 class Evaluate(Order):
     """This version is saved, and its parameters are on their way to be evaluated; the newest counts."""
 

@@ -72,7 +72,7 @@ class PolicySpec:
     columns: tuple[int, ...]
     """Its agents' places in that group; where agents are dealt anew each episode: all places."""
     count: int
-    """Agents that it plays at a time."""
+    """Agents that it plays at a time; 0: only in matches of a league."""
     group: AgentGroup
     """Its own agents, with their spaces; of a team, with those of all of them together."""
     lanes: int
@@ -87,6 +87,14 @@ class PolicySpec:
     source: Source | None = None
     """Where it begins, or what it plays as."""
     facts: PolicyFacts = PolicyFacts()
+    members: tuple[str, ...] = ()
+    """Of a rival in a league: the players whose members play in its seat."""
+
+    @property
+    def plays_as(self) -> str:
+        """The policy whose versions it plays; its own name, where it plays nobody else's."""
+        past = self.config.past
+        return past.of if past is not None else self.members[0] if self.members else self.name
 
     @property
     def learns(self) -> bool:

@@ -246,6 +246,14 @@ def compare(runs: Runs, json: Json = False) -> None:
 
 
 @app.command()
+def league(run: Run, json: Json = False) -> None:
+    """Show the league of a run: who is how strong, with intervals, and what members earn against each other."""
+    from shoal.cli.league import run as work
+
+    work(run, json=json)
+
+
+@app.command()
 def reproduce(
     run: Run,
     trial: Annotated[str | None, typer.Option(help="Name of the new run; left out, RUN's with -again.")] = None,

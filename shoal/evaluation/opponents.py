@@ -137,13 +137,7 @@ class Opponents:
         player = {}
         for name, spec in self._specs.items():
             alike = [learner for learner, plan in self._plans.items() if plan.spec.home == spec.home]
-            of = (
-                spec.config.past.of
-                if spec.config.past is not None
-                else name
-                if name in alike
-                else next(iter(alike), None)
-            )
+            of = spec.plays_as if spec.plays_as in self._plans else next(iter(alike), None)
             if of is not None:
                 policy, flat = self._plans[of].copy_policy()
                 flat.block.numpy()[:] = blocks[of]

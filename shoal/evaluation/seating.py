@@ -71,7 +71,7 @@ def seat_everyone(
     seats, readers, selves = [], [], []
     for spec in program.policies.values():
         lanes = np.arange(env.num_envs * (spec.lanes // program.experiment.env.num_envs))
-        of = spec.config.past.of if spec.config.past else spec.name
+        of = spec.plays_as
         client: InferenceClient
         if of in plans:
             selves.append(spec.name)

@@ -29,7 +29,7 @@ def sides_of(program: Program) -> list[Side]:
     cast = _cast(program)
     sides = []
     for own in _owners(program, cast):
-        for turn in range(max(map(len, cast.values())) if program.experiment.deal == "shuffled" else 1):
+        for turn in range(max(map(len, cast.values())) if program.experiment.shuffles else 1):
             side = {group: tuple(map(Place, names, own[group])) for group, names in cast.items()}
             sides.append({group: _rotated(places, turn) for group, places in side.items()})
     return [side for i, side in enumerate(sides) if side not in sides[:i]]
@@ -42,20 +42,21 @@ def opposed(sides: list[Side]) -> list[str]:
 
 def _cast(program: Program) -> dict[str, list[str]]:
     """Group -> the policy of each agent; where they are dealt out, in any order."""
-    if program.experiment.deal == "shuffled":
+    if program.experiment.shuffles:
         cast: dict[str, list[str]] = {}
         for spec in program.policies.values():
             cast.setdefault(spec.home, []).extend([spec.name] * spec.count)
         return cast
-    by_place = {(spec.home, column): spec.name for spec in program.policies.values() for column in spec.columns}
-    groups = dict.fromkeys(spec.home for spec in program.policies.values())
+    playing = [spec for spec in program.policies.values() if spec.count]
+    by_place = {(spec.home, column): spec.name for spec in playing for column in spec.columns}
+    groups = dict.fromkeys(spec.home for spec in playing)
     return {group: [name for (home, _), name in sorted(by_place.items()) if home == group] for group in groups}
 
 
 def _owners(program: Program, cast: dict[str, list[str]]) -> list[dict[str, list[bool]]]:
     """For each side: group -> whether each agent is of it."""
     learners = program.learners
-    if len(learners) < len(program.policies):
+    if len(learners) < sum(1 for spec in program.policies.values() if spec.count):
         return [{group: [name in learners for name in names] for group, names in cast.items()}]
     if len(learners) > 1:
         return [{group: [name == one for name in names] for group, names in cast.items()} for one in learners]

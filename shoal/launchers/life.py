@@ -43,7 +43,7 @@ def saves_state(program: Program) -> bool:
     replays = any(saves_replay(program, program.policies[name]) for name in program.learners)
     own = any(worker.target for worker in program.workers)
     pasts = any(spec.config.past is not None for spec in program.policies.values())
-    return program.exact or replays or own or pasts
+    return program.exact or replays or own or pasts or program.experiment.league is not None
 
 
 def older_versions(program: Program, mailboxes: dict[str, Mailbox], versions: dict[str, int]) -> bytes:

@@ -24,6 +24,7 @@ from shoal.evaluation.sides import opposed, sides_of
 from shoal.models import resolved_model
 from shoal.monitoring.run_folder import DEFAULT_ROOT, RunFolder
 from shoal.program.env_facts import EnvFacts, inspect_env
+from shoal.program.league_roles import check_league, league_roles
 from shoal.program.placement import check_shares, lanes_per_batch, resolve_placement, with_all_copies
 from shoal.program.processes import lay_out
 from shoal.program.roles import Role, assign_roles
@@ -56,8 +57,8 @@ def expand(
     experiment = with_all_copies(experiment)
     check_shares(experiment)
     facts = facts or inspect_env(experiment)
-    roles = assign_roles(experiment, facts.groups)
-    alone = sum(role.config.learns for role in roles) == 1
+    roles = (assign_roles if experiment.league is None else league_roles)(experiment, facts.groups)
+    alone = sum(role.learns for role in roles) == 1
     specs: dict[str, PolicySpec] = {}
     plans: dict[str, PolicyPlan] = {}
     for role in roles:
@@ -69,6 +70,7 @@ def expand(
             spec = plans[role.policy].spec
         specs[role.policy] = spec
     _check_pasts(specs, plans)
+    check_league(experiment, specs, plans)
     placement = resolve_placement(experiment, plans.values(), exact=exact)
     resolved = experiment.model_copy(update={"placement": placement, **_sections_in_use(experiment, specs)})
     program = Program(resolved, specs, facts.game_return)
@@ -123,9 +125,9 @@ def _spec(experiment: Experiment, role: Role, facts: EnvFacts, *, alone: bool) -
     source = None if config.from_ is None else find_source(config.from_, role.policy, f"policies.{role.policy}.from")
     spec = PolicySpec(
         role.policy, config, role.group, role.columns, role.count, own, lanes, facts.mask_widths[role.group], whole,
-        source=source,
+        source=source, members=role.members,
     )  # fmt: skip
-    if not config.learns:
+    if not role.learns:
         return spec
     where = f"policies.{role.policy}."
     section, at = (config.algorithm, f"{where}algorithm") if config.algorithm else (experiment.algorithm, "algorithm")
@@ -155,7 +157,7 @@ def _plan(experiment: Experiment, spec: PolicySpec, facts: EnvFacts) -> PolicyPl
     algorithm = build_algorithm(spec)
     needs, flat = algorithm.needs, algorithm.flat
     if needs.lane == "env":
-        if experiment.deal == "shuffled":
+        if experiment.shuffles:
             assert spec.algorithm is not None
             raise InputError(
                 f"deal = 'shuffled': '{spec.algorithm.name}' learns as a team, whose agents stay; remove it"
@@ -163,11 +165,16 @@ def _plan(experiment: Experiment, spec: PolicySpec, facts: EnvFacts) -> PolicyPl
         own, width = team_group(spec.group, facts.state_space), spec.mask_width
         width = width and width * len(own.agents)
         spec = replace(spec, group=own, lanes=experiment.env.num_envs, mask_width=width)
-    plan = PolicyPlan(spec, algorithm)
+    plan, notes = PolicyPlan(spec, algorithm), algorithm.notes
+    if experiment.league is not None and experiment.placement.exact:
+        notes = (
+            *notes,
+            "placement.exact: whom players of a league meet depends on who comes first; only inline runs repeat",
+        )
     known = PolicyFacts(
         flat.parameters.numel(), flat.parameters.nbytes, flat.nbytes, needs.unroll,
         needs.burn_in + needs.unroll + needs.bootstrap, needs.max_lag, needs.replay is not None,
-        sequences_of(plan), nbytes_of(plan) if needs.replay is not None else 0, algorithm.notes,
+        sequences_of(plan), nbytes_of(plan) if needs.replay is not None else 0, notes,
     )  # fmt: skip
     return PolicyPlan(replace(spec, facts=known), algorithm)
 

@@ -22,7 +22,14 @@ class Role:
     columns: tuple[int, ...]
     """Its agents' places in the group. Where agents are dealt anew each episode: all places."""
     count: int
-    """Agents that it plays at a time."""
+    """Agents that it plays at a time; 0: only in matches of a league."""
+    members: tuple[str, ...] = ()
+    """In a league: the players whose members play here."""
+
+    @property
+    def learns(self) -> bool:
+        """It has a trainer."""
+        return self.config.learns and not self.members
 
 
 def assign_roles(experiment: Experiment, groups: dict[str, AgentGroup]) -> list[Role]:

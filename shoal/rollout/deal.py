@@ -23,10 +23,12 @@ def shuffled(cast: dict[str, list[str]], *, seed: int) -> Order:
 
 
 class Deal:
-    """The present deal of some env copies."""
+    """The present deal of some env copies. `matches`: in a league, what is being played in a copy, counted over the run."""
 
-    def __init__(self, order: Order, num_envs: int, *, first_slot: int) -> None:
-        self._order, self._first_slot = order, first_slot
+    def __init__(
+        self, order: Order, num_envs: int, *, first_slot: int, matches: Callable[[int], tuple[int, ...]] | None = None
+    ) -> None:
+        self._order, self._first_slot, self._matches = order, first_slot, matches
         self._episodes = np.zeros(num_envs, np.int64)
         sizes = {group: len(policies) for group, policies in order(first_slot, 0).items()}
         self._dealt = {group: np.empty((num_envs, size), object) for group, size in sizes.items()}
@@ -52,6 +54,10 @@ class Deal:
         """bool `[num_envs * agents]`: what the policy plays now, of a group or of some of its columns."""
         dealt = self._dealt[group] if columns is None else self._dealt[group][:, columns]
         return (dealt == policy).reshape(-1)
+
+    def match(self, row: int) -> tuple[int, ...]:
+        """See `Episode.match`."""
+        return () if self._matches is None else self._matches(self._first_slot + row)
 
     def players(self, row: int) -> tuple[str, ...]:
         """Who plays in a copy now, agent by agent."""

@@ -185,12 +185,12 @@ class PastInference(InferenceClient):
     def ask(self, ask: Ask) -> None:
         anew = ask.first | (self._chosen < 0)
         self._chosen[anew] = self._drawn(ask.noise[anew, -1])
-        parts = []
+        parts, ask = [], replace(ask, noise=ask.noise[:, :-1])
         for number in sorted(set(self._chosen.tolist())):
             rows = np.nonzero(self._chosen == number)[0]
-            part = decide(self._policies[number], _rows(ask, rows), explore=self._explore, version=number)
+            part = decide(self._policies[number], answer_rows(ask, rows), explore=self._explore, version=number)
             parts.append((rows, part))
-        self._answer = _joined(parts, len(ask.first))
+        self._answer = joined_answers(parts, len(ask.first))
 
     def _drawn(self, noise: np.ndarray) -> np.ndarray:
         """Numbers of the kept ones, by noise in [0, 1): below `latest` the newest, above it all of them alike."""
@@ -203,18 +203,20 @@ class PastInference(InferenceClient):
         return answer
 
 
-def _rows(ask: Ask, rows: np.ndarray) -> Ask:
+def answer_rows(ask: Ask, rows: np.ndarray) -> Ask:
+    """A request for some lanes alone."""
+
     def cut(array: np.ndarray) -> np.ndarray:
         return array[rows]
 
-    noise = ask.noise[rows, :-1]
     return Ask(
-        tree_map(cut, ask.observation), cut(ask.first), noise, tree_map(cut, ask.state), tree_map(cut, ask.action_mask)
-    )
+        tree_map(cut, ask.observation), cut(ask.first), cut(ask.noise), tree_map(cut, ask.state),
+        tree_map(cut, ask.action_mask),
+    )  # fmt: skip
 
 
-def _joined(parts: list[tuple[np.ndarray, Answer]], lanes: int) -> Answer:
-    """Answers to some rows each as one answer in the order of lanes."""
+def joined_answers(parts: list[tuple[np.ndarray, Answer]], lanes: int) -> Answer:
+    """Answers to some rows each as one answer in the order of lanes; other lanes have zeros."""
 
     def whole(example: np.ndarray) -> np.ndarray:
         return np.zeros((lanes, *example.shape[1:]), example.dtype)

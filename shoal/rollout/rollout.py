@@ -285,7 +285,11 @@ class Rollout:
         posted = 0
         self._check_masks(step)
         place: dict[str, Any] = {"producer": self.producer, "round": self.round} if step.episodes else {}
-        episodes = [replace(episode, played=self._played(episode), **place) for episode in step.episodes]
+        deal = self._deal
+        episodes = [
+            replace(e, played=self._played(e), match=() if deal is None else deal.match(e.row), **place)
+            for e in step.episodes
+        ]
         if self._openings is not None:
             self._openings.see(step)
         if self._deal is not None and step.episodes:

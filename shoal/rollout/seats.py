@@ -12,6 +12,8 @@ from shoal.base.seeding import Noise
 from shoal.base.tree import tree_map
 from shoal.rollout.deal import Deal, shuffled
 from shoal.rollout.global_state import StoredObservations
+from shoal.rollout.matchmaking import Cast, Matchmaker, Odds
+from shoal.rollout.members import MemberInference, MemberPool
 from shoal.rollout.players import PastInference, WatchedInference
 from shoal.rollout.seat import Seat
 from shoal.rollout.team import TeamLanes
@@ -43,12 +45,39 @@ def make_seat(
 
 def make_deal(program: Program, copies: int, *, seed: int, first_slot: int) -> Deal | None:
     """Where agents are dealt anew each episode."""
-    if program.experiment.deal == "fixed":
+    experiment = program.experiment
+    if not experiment.shuffles and experiment.league is None:
         return None
     cast: dict[str, list[str]] = {}
+    if not experiment.shuffles:  # the sides of a league, without its members
+        playing = [
+            (spec.home, column, spec.name)
+            for spec in program.policies.values()
+            for column in spec.columns
+            if spec.count
+        ]
+        for home, _, name in sorted(playing):
+            cast.setdefault(home, []).append(name)
+        return Deal(lambda slot, episode: dict(cast), copies, first_slot=first_slot)
     for spec in program.policies.values():
         cast.setdefault(spec.home, []).extend([spec.name] * spec.count)
     return Deal(shuffled(cast, seed=seed), copies, first_slot=first_slot)
+
+
+# ---------------------------------------------------------------- members of a league as opponents
+
+
+def make_matchmaker(
+    program: Program, odds: Odds, pool: MemberPool, copies: int, *, seed: int, first_slot: int
+) -> Matchmaker:
+    """Who meets whom in the env copies of one rollout."""
+    return Matchmaker(Cast.of(program), odds, pool.has, copies, seed=seed, first_slot=first_slot)
+
+
+def make_rival(spec: PolicySpec, pool: MemberPool, matches: Matchmaker, *, explore: bool) -> MemberInference:
+    """Who decides in the seat of a rival."""
+    columns = None if spec.whole_group else spec.columns
+    return MemberInference(pool, partial(matches.codes, spec.home, columns), lambda: matches.in_use, explore=explore)
 
 
 # ---------------------------------------------------------------- earlier versions as opponents

@@ -51,7 +51,7 @@ class LoadedRun:
     @property
     def policies(self) -> dict[str, tuple[str, ...]]:
         """Policy -> the agents that it plays."""
-        return {name: spec.group.agents for name, spec in self._loaded.program.policies.items()}
+        return {name: spec.group.agents for name, spec in self._loaded.program.policies.items() if not spec.members}
 
     def policy(self, name: str | None = None, *, agent: str | None = None) -> LoadedPolicy:
         """The policy of that name, or that which plays `agent`; where there is only one, neither is needed."""
@@ -84,8 +84,7 @@ class LoadedPolicy:
     def __init__(self, loaded: Loaded, env: Env, name: str, agent: str | None) -> None:
         self._spec = spec = loaded.program.policies[name]
         self._env, self._agent = env, agent
-        past = spec.config.past
-        plan = loaded.plans.get(past.of if past else name)
+        plan = loaded.plans.get(spec.plays_as)
         self.module: Policy = (fixed_policy(spec) if plan is None else plan.copy_policy()[0]).eval()
         """The network, as PyTorch has it."""
         self._team = plan is not None and plan.algorithm.needs.lane == "env"

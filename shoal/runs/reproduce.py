@@ -94,8 +94,9 @@ def reproduce(
         planned.experiment, trial=trial, root=root, on=planned.launcher, quiet=quiet, cluster=planned.cluster
     )
     again = RunFolder(outcome.folder)
-    placement = Experiment.parse(again.read_config()).placement
-    if outcome.interrupted or not placement.exact:
+    experiment = Experiment.parse(again.read_config())
+    by_chance = experiment.league is not None and planned.launcher != "inline"  # who comes first decides who meets whom
+    if outcome.interrupted or by_chance or not experiment.placement.exact:
         return Reproduction(outcome, False, (), None, None, None)
     left_out = _left_out(planned)
     difference = first_difference(planned.rows, in_order(again.metrics), left_out)

@@ -48,6 +48,11 @@ def past(player: str) -> str:
     return f"past/{player}"
 
 
+def members(player: str) -> str:
+    """Frozen versions of a player of a league, by their numbers."""
+    return f"members/{player}"
+
+
 def gate(policy: str, rank: int) -> str:
     """Updates that a replica of a trainer may make."""
     return f"gate/{policy}/{rank}"

@@ -12,6 +12,7 @@ WORKERS = Table(
         "buffer": "shoal.workers.buffer:BufferSpec",
         "trainer": "shoal.workers.trainer:TrainerSpec",
         "evaluation": "shoal.workers.evaluation:EvaluationSpec",
+        "league": "shoal.workers.league:LeagueSpec",
         "confirmation": "shoal.workers.confirmation:ConfirmationSpec",
     },
 )

@@ -1,22 +1,23 @@
 """The actor worker.
 
 Consumes decisions (of its inference clients) and parameter versions; produces fragments and episode records; waits for a free
-slot, for the version of its round, or for an answer. Takes the orders SetStage, Reconfigure and Flush.
+slot, for the version of its round, or for an answer. Takes the orders SetStage, SetOdds, Reconfigure and Flush.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Self
 
 import numpy as np
 
 from shoal.api.algorithm import Algorithm
-from shoal.api.env import Env
+from shoal.api.env import Env, Episode
 from shoal.api.experiment import Experiment
-from shoal.api.messages import Episodes, Message
-from shoal.api.orders import Flush, Order, Reconfigure, SetStage
+from shoal.api.messages import Episodes, Matches, Message
+from shoal.api.orders import Flush, Order, Reconfigure, SetOdds, SetStage
 from shoal.api.policy_spec import PolicyPlan, PolicySpec
 from shoal.api.program import Port, Program, RingShape, WorkerSpec, resolved
 from shoal.api.worker import Heartbeat, Worker
@@ -28,15 +29,19 @@ from shoal.base.tree import Tree
 from shoal.envs.background import BackgroundEnv
 from shoal.envs.curriculum import env_at, make_staged
 from shoal.monitoring.shares import Shares
+from shoal.rollout.deal import Deal
+from shoal.rollout.matchmaking import Matchmaker, Odds, records_of
+from shoal.rollout.members import MemberPool, PlayerVersions
 from shoal.rollout.plans import fixed_policy
 from shoal.rollout.players import FixedInference
 from shoal.rollout.rollout import Progress, Rollout, Stages
 from shoal.rollout.seat import Seat
-from shoal.rollout.seats import make_deal, make_past, make_seat
+from shoal.rollout.seats import make_deal, make_matchmaker, make_past, make_rival, make_seat
 from shoal.rollout.trajectory import TrajectoryBuilder
 from shoal.streams import names
 from shoal.streams.inference import InferenceClient, InlineInference
 from shoal.streams.inference_rings import RingInference, inference_shapes
+from shoal.streams.parameter import ParameterReader
 from shoal.streams.primitives import Waiter
 from shoal.streams.sample import SampleWriter, sample_layout
 from shoal.workers.context import Context
@@ -44,6 +49,8 @@ from shoal.workers.replica_sync import sync_class
 
 STEPS_PER_POLL = 64
 """Steps of the environments between two looks at the rest of the process."""
+MATCHES_PER_MESSAGE = 256
+"""So that whoever listens can be told in one piece."""
 _STATES = {"slot": "waited_slot", "answer": "waited_input", "env": "worked"}
 
 
@@ -93,6 +100,9 @@ class ActorSpec(WorkerSpec):
                 for spec in program.policies.values()
                 if spec.config.past is not None
             ]
+            for player in () if program.experiment.league is None else program.experiment.league.players:
+                ports.append(Port(names.members(player), "read"))
+                ports.append(Port(sync_class(program).version(player, program.rank_of(producer)), "read"))
         return ports
 
     def build(self, context: Context) -> ActorWorker:
@@ -105,9 +115,9 @@ class ActorWorker(Worker):
     def __init__(
         self, name: str, rollouts: list[Rollout], shares: Shares, waiter: Waiter, *,
         heartbeat: Heartbeat | None = None, faults: Faults = NO_FAULTS, stages: OrderedStages | None = None,
-        algorithms: Mapping[str, Algorithm] | None = None,
+        algorithms: Mapping[str, Algorithm] | None = None, league: LeagueSeats | None = None,
     ) -> None:  # fmt: skip
-        self.name = name
+        self.name, self._league = name, league
         self._rollouts, self._shares, self._waiter, self._faults = rollouts, shares, waiter, faults
         self._heartbeat, self._stages = heartbeat or Heartbeat(), stages
         self._algorithms = algorithms or {}
@@ -128,7 +138,8 @@ class ActorWorker(Worker):
         if not (progress.steps or progress.posted):  # a call in which all copies idle may end a round
             return []
         rounds = {rollout.producer: rollout.rounds for rollout in self._rollouts} if progress.posted else {}
-        return [Episodes(progress.steps, rounds, progress.episodes, self._shares.take())]
+        said = Episodes(progress.steps, rounds, progress.episodes, self._shares.take())
+        return [said] if self._league is None else [*self._league.told(progress.episodes), said]
 
     def _wait(self, progress: Progress, timeout: float) -> bool:
         return timeout > 0 and self._waiter.wait_until(lambda: self._sweep(progress), timeout)
@@ -151,6 +162,8 @@ class ActorWorker(Worker):
         match order:
             case SetStage(stage) if self._stages is not None:
                 self._stages.due = stage
+            case SetOdds(odds) if self._league is not None:
+                self._league.odds.give(odds)
             case Reconfigure(policy, changes) if (
                 policy in self._algorithms
             ):  # what it prepares follows; the trainer answers
@@ -204,6 +217,18 @@ class EnvStages(Stages):
         return self._build(stage)
 
 
+class LeagueSeats:
+    """What an actor knows of its league: the odds by which players meet, which its rollouts share, and how to tell of matches."""
+
+    def __init__(self, players: tuple[str, ...], copies: int) -> None:
+        self.odds, self._players, self._copies = Odds(), players, copies
+
+    def told(self, episodes: list[Episode]) -> list[Message]:
+        """The matches among them, for the league manager."""
+        records, most = records_of(episodes, self._players, self._copies), MATCHES_PER_MESSAGE
+        return [Matches(records[at : at + most].tobytes()) for at in range(0, len(records), most)]
+
+
 # ---------------------------------------------------------------- building
 
 
@@ -214,6 +239,8 @@ class _Building:
         self._spec, self._context, self._program = spec, context, context.program
         self._experiment, self._life = context.program.experiment, context.life
         self._stages = OrderedStages(self._life.stage) if self._experiment.curriculum else None
+        league, copies = self._experiment.league, self._program.envs_per_producer
+        self._league = None if league is None else LeagueSeats(tuple(league.players), copies)
 
     def actor(self) -> ActorWorker:
         spec, context = self._spec, self._context
@@ -224,7 +251,7 @@ class _Building:
             actor = ActorWorker(
                 spec.name, rollouts, shares, context.streams.waiter,
                 heartbeat=context.heartbeat, faults=context.faults_of(spec), stages=self._stages,
-                algorithms={name: plan.algorithm for name, plan in context.plans.items()},
+                algorithms={name: plan.algorithm for name, plan in context.plans.items()}, league=self._league,
             )  # fmt: skip
             if self._life.whole and (begun := context.state_of(spec)) is not None:
                 actor.restore(begun)
@@ -238,9 +265,12 @@ class _Building:
         if self._stages is not None:
             stages = EnvStages(experiment, self._stages, lambda stage: self._envs(producer, stage))
         env = opened.enter_context(contextlib.closing(self._envs(producer, 0 if stages is None else stages.stage)))
-        seats = [self._seat(spec, producer) for spec in program.policies.values()]
         seed = derive_seed(experiment.seed, "env", self._life.incarnation, self._life.version)
-        deal = make_deal(program, copies, seed=seed, first_slot=producer * copies)
+        if self._league is None:
+            seats = [self._seat(spec, producer) for spec in program.policies.values()]
+            deal = make_deal(program, copies, seed=seed, first_slot=producer * copies)
+        else:
+            seats, deal = self._matched(self._league.odds, producer, seed)
         # Where others learn meanwhile, rounds up to the lag and one more may be posted when a checkpoint is due.
         ahead = self._context.supervised or program.max_lag
         keep = program.max_lag + 2 if program.exact and ahead else 0
@@ -291,6 +321,34 @@ class _Building:
         return make_seat(
             spec, None, client, policy, self._noise(spec, lanes, noise), decisions=life.incarnation << 32
         )  # fmt: skip
+
+    def _matched(self, odds: Odds, producer: int, seed: int) -> tuple[list[Seat], Deal]:
+        """In a league: players and the seats of their rivals, and who meets whom in each episode."""
+        program, copies = self._program, self._program.envs_per_producer
+        pool = self._pool(producer)
+        matches = make_matchmaker(program, odds, pool, copies, seed=seed, first_slot=producer * copies)
+        seats = [
+            self._rival(spec, producer, pool, matches) if spec.members else self._seat(spec, producer)
+            for spec in program.policies.values()
+        ]
+        return seats, Deal(matches, copies, first_slot=producer * copies, matches=matches.match)
+
+    def _rival(self, spec: PolicySpec, producer: int, pool: MemberPool, matches: Matchmaker) -> Seat:
+        lanes, policy = self._lanes(spec, producer), self._context.plans[spec.members[0]].algorithm.policy
+        noise = self._noise(spec, lanes, policy.noise_size, policy.noise_hold)
+        client = make_rival(spec, pool, matches, explore=True)
+        return make_seat(spec, None, client, policy, noise, decisions=self._life.incarnation << 32)
+
+    def _pool(self, producer: int) -> MemberPool:
+        """Where the members that rivals play as come from, and the players as they learn."""
+        league, mailbox, found = self._experiment.league, self._context.streams.mailbox, []
+        assert league is not None
+        for name in league.players:
+            policy, flat = self._context.plans[name].copy_policy()
+            stream = sync_class(self._program).version(name, self._program.rank_of(producer))
+            live = ParameterReader(mailbox(stream), flat, exact=False)
+            found.append(PlayerVersions(copy.deepcopy(policy), mailbox(names.members(name)), live, policy.eval()))
+        return MemberPool(found)
 
     def _lanes(self, spec: PolicySpec, producer: int) -> np.ndarray:
         count = spec.lanes // self._program.producers

@@ -15,7 +15,7 @@ from shoal.envs.registry import ENVS
 from tests.docs.pages import DOCS
 
 NATIVE = [env_id for env_id, target in ENVS.items() if not target.startswith("shoal.envs.toys.")]
-COMMON = {"num_envs", "first_slot", "max_cycles", "continuous_actions", "kwargs", "self"}
+COMMON = {"num_envs", "first_slot", "max_cycles", "continuous_actions", "kwargs", "settings", "self"}
 PAGE = (DOCS / "nouns/env.md").read_text().partition("## Native environments")[2]
 ROWS = dict(re.findall(r"^\| `(shoal/[\w-]+)` (\|.*)$", PAGE, re.MULTILINE))
 
