@@ -87,7 +87,7 @@ def test_a_wrong_arrow_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_env_contract_needs_numpy_alone() -> None:
     outside = {name.split(".")[0] for name in imported(PACKAGE / "api" / "env.py")}
-    assert outside <= {"__future__", "abc", "dataclasses", "typing", "numpy", "gymnasium"}
+    assert outside <= {"__future__", "abc", "collections", "dataclasses", "typing", "numpy", "gymnasium"}
     text = (PACKAGE / "api" / "env.py").read_text()
     assert "if TYPE_CHECKING:\n    from gymnasium" in text
 
