@@ -29,8 +29,19 @@ RUNS = [
 LIVE = ["stop.steps=4_000_000", "stop.return=null", "placement.actors=1", "evaluation.every=4s", "evaluation.video=20s"]
 
 
+LEAGUE = """
+env: {id: shoal/kuhn, num_envs: 16}
+algorithm: {name: ppo, unroll: 32, minibatch: 256, lr: 1e-3, entropy: 0.02}
+model: {name: mlp, hidden: [32]}
+league: {match: pfsp, freeze: {steps: 4_000}, keep: 10, games: 40}
+stop: {steps: 30_000}
+"""
+
+
 def train(place: Path) -> None:
-    """Some that end, and one that died."""
+    """Some that end, one that died, and a league."""
+    (place / "kuhn-league.yaml").write_text(LEAGUE)
+    subprocess.run([*SHOAL, "train", "kuhn-league.yaml", "--trial", "first", "--on", "inline"], cwd=place, check=True)
     for recipe, trial, seed, words in RUNS:
         subprocess.run([*SHOAL, "train", recipe, "--trial", trial, "--seed", str(seed), *words], cwd=place, check=True)
     words = ["--trial", "lone-ray-02", "stop.steps=null", "stop.return=null"]
@@ -42,10 +53,10 @@ def train(place: Path) -> None:
     died.wait()
 
 
-def shoot(page: Any, base: str, path: str, name: str, *, height: int | None = None) -> None:
+def shoot(page: Any, base: str, path: str, name: str, *, height: int | None = None, ready: str = "") -> None:
     """What a page shows when all of it is there."""
     page.goto(base + path)
-    page.wait_for_selector(".chart canvas" if "run" in path else "tr.run .spark .line")
+    page.wait_for_selector(ready or (".chart canvas" if "run" in path else "tr.run .spark .line"))
     page.wait_for_timeout(2500)
     page.mouse.move(0, 0)
     clip = None if height is None else {"x": 0, "y": 0, "width": page.viewport_size["width"], "height": height}
@@ -81,6 +92,9 @@ def main() -> None:
                         f"dashboard-run-{theme}",
                         height=1180,
                     )
+                    if theme == "light":
+                        base = url.partition("/?")[0]
+                        shoot(page, base, "/run/kuhn-league/first#league", "dashboard-league", ready=".payoffs td")
                 narrow = browser.new_context(viewport={"width": 380, "height": 800}, device_scale_factor=1.5).new_page()
                 narrow.goto(url)
                 shoot(narrow, url.partition("/?")[0], "/run/cartpole/bold-pike-18", "dashboard-narrow", height=800)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from shoal.api.experiment import Experiment
@@ -14,13 +15,23 @@ from shoal.monitoring.run_folder import RunFolder
 
 
 def league_of(run: str) -> dict[str, Any]:
-    """Members that may be met and players as they learn, the strongest first; what they earn against each other; the odds."""
+    """Of a run that a person names."""
     folder = RunFolder.find(run)
-    experiment = Experiment.parse(folder.read_config())
-    if experiment.league is None:
+    found = league_table(Experiment.parse(folder.read_config()), folder.path / "league")
+    if found is None:
         raise InputError(f"{folder.name} has no league: add `league:` to its experiment")
+    return {"run": folder.name, **found}
+
+
+def league_table(experiment: Experiment, folder: Path) -> dict[str, Any] | None:
+    """Members that may be met and players as they learn, the strongest first; what they earn against each other; the odds.
+
+    None: it has no league. `folder`: where its journal lies.
+    """
+    if experiment.league is None:
+        return None
     standings, odds = Standings(experiment.league, equal=not experiment.agents), dict[str, Any]()
-    journal = Journal(folder.path / "league")
+    journal = Journal(folder)
     for decision in journal.decisions():
         standings.apply(decision)
         odds = decision["odds"] if decision["kind"] == "odds" else odds
@@ -37,7 +48,7 @@ def league_of(run: str) -> dict[str, Any]:
         [None if not games[row, column] else float(earned[row, column]) for column in range(len(ranked))]
         for row in range(len(ranked))
     ]
-    return {"run": folder.name, "members": rows, "payoffs": payoffs, "odds": odds}
+    return {"members": rows, "payoffs": payoffs, "odds": odds}
 
 
 def _row(standings: Standings, member: Member) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from shoal.dashboard.pages import compare, control, run, runs, watch
+from shoal.dashboard.pages import compare, control, league, run, runs, watch
 from shoal.dashboard.security import App, Door, Guard
 from shoal.dashboard.shown import Shown
 
@@ -23,7 +23,7 @@ FILES = {f"/static/{path.relative_to(STATIC)}": path for path in STATIC.rglob("*
 def make_app(shown: Shown, door: Door) -> App:
     """Everything behind the guard."""
     pages = ["/", "/compare", "/run/{experiment}/{trial}"]
-    data = [route for page in (runs, run, compare, watch, control) for route in page.routes(shown)]
+    data = [route for page in (runs, run, league, compare, watch, control) for route in page.routes(shown)]
     routes = [*(Route(path, _page) for path in pages), Route("/static/{path:path}", _static), *data]
     return Guard(Starlette(routes=routes, exception_handlers={Exception: _failed}), door)
 

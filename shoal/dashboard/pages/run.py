@@ -140,7 +140,8 @@ def _rules(view: Any, settings: dict[str, Any]) -> list[dict[str, Any]]:
 def _orders(settings: dict[str, Any]) -> dict[str, Any]:
     """What the page must know to offer orders."""
     policies = sorted({key.split(".")[1] for key in settings if key.startswith("policies.")})
-    return {"evaluates": "evaluation.every" in settings, "policies": policies}
+    league = any(key.startswith("league.") for key in settings)
+    return {"evaluates": "evaluation.every" in settings, "policies": policies, "league": league}
 
 
 def _float(query: Any, name: str) -> float:

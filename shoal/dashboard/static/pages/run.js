@@ -6,6 +6,7 @@ import { Curves } from "../parts/curves.js";
 import { evaluations } from "../parts/evaluations.js";
 import { events } from "../parts/events.js";
 import { facts } from "../parts/facts.js";
+import { league } from "../parts/league.js";
 import { logs } from "../parts/logs.js";
 import { orders } from "../parts/orders.js";
 import { pipeline } from "../parts/pipeline.js";
@@ -25,6 +26,7 @@ export function show(main, experiment, trial) {
     overview: ["Overview", h("div", null, h("div", { class: "card" }, h("h2", null, "Pipeline"), shape.root), curves.main)],
     metrics: ["All metrics", curves.all],
     evaluations: ["Evaluations", evaluations(home)],
+    league: ["League", league(home)],
     watch: ["Watch", watch(home)],
     events: ["Events", events()],
     logs: ["Logs", logs(home)],
@@ -45,6 +47,7 @@ export function show(main, experiment, trial) {
       shape.take(run.pipeline, run.group);
       commands.take(run);
       curves.take(run);
+      document.getElementById("tab-league").hidden = !run.settings.league;
       for (const [, part] of Object.values(parts)) part.take?.(run);
     },
     anew() { curves.load(); },
@@ -73,9 +76,10 @@ function tabbed(parts) {
   const bar = h("div", { class: "tabs", role: "tablist", onkeydown: (event) => {
     const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!move) return;
-    const at = keys.findIndex((key) => !panels[keys.indexOf(key)].hidden);
-    choose(keys[(at + move + keys.length) % keys.length], true);
+    const offered = keys.filter((key, i) => !buttons[i].hidden), at = offered.findIndex((key) => !panels[keys.indexOf(key)].hidden);
+    choose(offered[(at + move + offered.length) % offered.length], true);
   } }, buttons);
+  buttons[keys.indexOf("league")].hidden = first !== "league"; // until the run says that it has one
   queueMicrotask(() => choose(first));
   return h("div", null, bar, panels);
 }
