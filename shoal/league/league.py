@@ -14,13 +14,11 @@ from shoal.base.seeding import generator
 from shoal.league.forgetting import Forgetting
 from shoal.league.journal import Journal
 from shoal.league.schemes import ROLES, Scheme, Shares, normalised
-from shoal.league.standings import Standings
+from shoal.league.standings import Pairs, Standings
 from shoal.rollout.matchmaking import Given
 
 LOOK = 256
 """Matches between two looks at odds and ratings."""
-RARELY = 16 * LOOK
-"""The same for schemes whose odds take long to compute, and do not follow every game."""
 MOVED = 0.02
 """Odds that changed less are not worth an order."""
 LEAST = 1e-4
@@ -44,8 +42,8 @@ class League:
     """The odds by which players meet now."""
     looked: int = -LOOK
     """Matches at the last look."""
-    _changed: bool = True
-    """Somebody joined or left since the last odds."""
+    _joined: int = 1
+    """Members since the last odds."""
     _forgetting: Forgetting = field(default_factory=Forgetting)
     _met: list[Counter[str]] = field(default_factory=list)
     """By player: games since the last look, by opponent."""
@@ -123,22 +121,26 @@ class League:
     def _decide(self, kind: str, reason: str, **facts: object) -> None:
         self.standings.apply(self.journal.decide(kind, reason, matches=self.matches, **facts))
         self.decisions += 1
-        self._changed |= kind in ("froze", "left")
+        self._joined += kind == "froze"
 
     # ---------------------------------------------------------------- odds
 
-    def look(self, *, known: bool) -> bool:
-        """Now and then; whether odds have changed. `known`: of all members there is a first idea of what they earn."""
-        rarely = self.scheme.waits
-        due = self._changed or self.matches - self.looked >= (RARELY if rarely else LOOK)
-        if not due or (rarely and not known and self.given):
+    def look(self, pairs: Pairs) -> bool:
+        """Now and then; whether odds have changed. A scheme that waits looks when members have met: all of them as often as they
+        should, or, where the next member came before that, often enough for a first idea."""
+        ready = not pairs.wanting or (self._joined > 1 and pairs.known)
+        if self.scheme.waits:
+            due = self._joined > 0 and (ready or not self.given)
+        else:
+            due = self._joined > 0 or self.matches - self.looked >= LOOK
+        if not due:
             return False
         standings = self.standings
         shares = {player: self.scheme.shares(standings, number) for number, player in enumerate(standings.players)}
         given = {player: _given(normalised(own)) for player, own in shares.items()}
         moved = max((_distance(given[player], self.given.get(player, [])) for player in given), default=0.0)
-        self.looked, changed = self.matches, self._changed
-        self._changed = rarely and not known
+        self.looked, changed = self.matches, self._joined > 0
+        self._joined = 0 if ready or not self.scheme.waits else 1
         if moved <= MOVED and not (changed and moved > 0):
             return False
         self.given = given

@@ -92,6 +92,7 @@ class Matchmaker:
         self._codes = {group: np.full((copies, agents), -1, np.int64) for group, agents in cast.agents.items()}
         self._tables: dict[str, tuple[list[Member], Array]] = {}
         self._read, self._whole = -1, True
+        self._seats = set(cast.rivals.values())
 
     def __call__(self, slot: int, episode: int) -> dict[str, Sequence[str]]:
         cast, row = self._cast, slot - self._first_slot
@@ -100,7 +101,7 @@ class Matchmaker:
         opponent = self._draw(asker, of_opponent)
         dealt, side = self._equal(asker, opponent, of_side) if cast.equal else (self._sided(asker), 0)
         self._met[row] = (asker, side, *opponent, episode)
-        code, seats = code_of(opponent), set(cast.rivals.values())
+        code, seats = code_of(opponent), self._seats
         for group, names in dealt.items():
             self._codes[group][row] = [code if name in seats else -1 for name in names]
         return dealt

@@ -39,9 +39,9 @@ from shoal.streams.primitives import Mailbox
 from shoal.workers.context import Context
 from shoal.workers.replica_sync import sync_class
 
-COPIES = 32
+COPIES = 64
 """Env copies in which members play against each other."""
-STEPS_PER_POLL = 8
+STEPS_PER_POLL = 16
 """Steps of those between two looks at the rest of the process."""
 
 
@@ -165,7 +165,7 @@ class LeagueWorker(Worker):
     def poll(self, timeout: float) -> list[Message]:
         said, self._said = [*self._said, *self._freeze_due()], []
         worked = self._measure()
-        if self._league.look(known=self._pairs.known):
+        if self._league.look(self._pairs):
             said.append(Requested("actor", SetOdds(self._league.given)))
         if self._league.looked != self._told:
             self._told = self._league.looked
