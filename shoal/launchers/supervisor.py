@@ -31,6 +31,8 @@ ENDING = 1.0
 """Seconds a process has to end once it has said why: a thread of its environment may hang."""
 LOST = 255
 """The exit code of a process whose fork server has died: it may live."""
+FIRST_SIGN = 60.0
+"""Seconds that a process has for its first sign of life, on top of what it has between others."""
 ATTEMPTS = 20
 """To start a process, a tenth of a second apart."""
 
@@ -75,6 +77,9 @@ class Supervisor:
 
     def _spawn(self, process: Process, number: int, life: Life) -> tuple[BaseProcess, ControlEnd]:
         processes = context()
+        self._heartbeats.place(number).begin(
+            FIRST_SIGN, in_env=False
+        )  # or one that hangs before it gives any is not seen
         here, there = processes.Pipe()
         running = processes.Process(
             target=self._serve, args=(self._order(process, number, life), there), name=process.name, daemon=True

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from shoal.api.program import Process
 from shoal.api.worker import Pulse
 from shoal.checkpoints.store import CheckpointStore
-from shoal.launchers import links
+from shoal.launchers import links, supervisor
 from shoal.launchers.links import Attention, Limits
+from shoal.workers.context import Life
 from tests.launchers.live import Run, experiment, train
 from tests.launchers.processes import nothing_left
 
@@ -101,6 +103,27 @@ def test_the_clock_is_obeyed_when_nobody_says_anything(tmp_path: Path) -> None:
     )
     assert outcome.reason == "stop.seconds = 4 reached"
     assert time.monotonic() - began < 30
+
+
+def never_begins(order: None, connection: Any) -> None:
+    """In a process that hangs before it gives a sign of life."""
+    time.sleep(600)
+
+
+def test_who_hangs_before_the_first_sign_of_life_is_seen_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_SIGN", 0.5)
+    monkeypatch.setattr(supervisor, "PATIENCE", 0.5)
+    with nothing_left():
+        processes = supervisor.Supervisor(never_begins, lambda *_: None, tmp_path, 1)
+        try:
+            processes.start(Process("silent", (), {}), 0, Life())
+            limits, deadline = Limits(env=0.5, hang=0.5), time.monotonic() + 20
+            while not (found := list(processes.deaths(limits))):
+                assert time.monotonic() < deadline, "nobody sees it"
+                time.sleep(0.05)
+        finally:
+            processes.close()
+    assert "silent was killed: it gave no sign of life" in found[0].cause
 
 
 def test_silence_counts_only_while_somebody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
