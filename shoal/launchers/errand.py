@@ -26,7 +26,7 @@ from shoal.base.errors import ShoalError
 from shoal.launchers.forkserver import context, leave_server
 from shoal.launchers.links import Attention, Limits
 from shoal.launchers.process import STARTING, die_with
-from shoal.launchers.supervisor import start_process
+from shoal.launchers.supervisor import ARRIVING, start_process
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
 
@@ -68,6 +68,7 @@ class Errand:
         process = context().Process(
             target=_serve, args=(os.getpid(), there, board.handle, function, args, kwargs), name=self._what, daemon=True
         )
+        board.place(0).begin(ARRIVING, in_env=False)
         start_process(process)
         there.close()
         try:
