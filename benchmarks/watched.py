@@ -8,13 +8,20 @@ Seconds to the first row are from the command on.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import re
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +33,12 @@ BAR = 0.97
 SKIP = 0.4
 """Of the steps, until whoever watches is ready."""
 ALONE = "nobody"
-WAYS: dict[str, list[str]] = {ALONE: [], "W&B offline": ["log.wandb.mode=offline"]}
-"""Name -> settings on top of the recipe."""
+WANDB, PROMETHEUS = "log.wandb.mode=offline", "log.prometheus.port={port}"
+WAYS: dict[str, list[str]] = {
+    ALONE: [], "W&B offline": [WANDB], "Prometheus": [PROMETHEUS], "all, and the page": [WANDB, PROMETHEUS, "page"],
+}  # fmt: skip
+"""Name -> settings on top of the recipe. Prometheus asks once a second. The page: its server, and a client that reads the streams
+that an open page reads; the browser itself is not here."""
 COMMAND = [sys.executable, "-m", "shoal.cli", "train", "cartpole", "--trial", "one", "stop.return=null"]
 
 
@@ -42,12 +53,78 @@ class Pace(NamedTuple):
     """Seconds from the last row to the end of the process."""
 
 
+def free_port() -> int:
+    """One that nobody listens at now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def asked(port: int | None) -> Iterator[None]:
+    """Whoever asks for the numbers, once a second."""
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.wait(1.0):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+                page.read()
+
+    asking = threading.Thread(target=ask)
+    if port is not None:
+        asking.start()
+    yield
+    over.set()
+    if port is not None:
+        asking.join()
+
+
+@contextlib.contextmanager
+def page(folder: str, wanted: bool) -> Iterator[None]:
+    """The server of the page, and what an open page reads of it."""
+    if not wanted:
+        yield
+        return
+    Path(folder, "runs").mkdir()
+    command = [sys.executable, "-m", "shoal.cli", "dashboard", "--port", "0"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = re.findall(r"http\S+", server.stdout.readline())[0]
+        readers = [threading.Thread(target=read, args=(url, path), daemon=True) for path in STREAMS]
+        for reader in readers:
+            reader.start()
+        try:
+            yield
+        finally:
+            server.terminate()
+
+
+STREAMS = ("/api/runs/stream", "/api/run/cartpole/one/stream")
+
+
+def read(url: str, path: str) -> None:
+    """A stream, again and again until the server is gone."""
+    cookies = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    cookies.open(url).read()
+    while True:
+        try:
+            with cookies.open(url.partition("/?")[0] + path) as stream:
+                while stream.readline():
+                    pass
+        except urllib.error.HTTPError:  # the run is not there yet
+            time.sleep(0.2)
+        except OSError:
+            return
+
+
 def run(settings: list[str], steps: int) -> Pace:
     """One run in an empty folder."""
-    with tempfile.TemporaryDirectory() as folder:
+    port = free_port() if PROMETHEUS in settings else None
+    words = [word.format(port=port) for word in settings if word != "page"]
+    with tempfile.TemporaryDirectory() as folder, asked(port), page(folder, "page" in settings):
         metrics = Path(folder, "runs", "cartpole", "one", "metrics.jsonl")
         began, first = time.time(), None
-        command = [*COMMAND, f"stop.steps={steps}", *settings]
+        command = [*COMMAND, f"stop.steps={steps}", *words]
         with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
                 if first is None and metrics.exists() and metrics.stat().st_size:
