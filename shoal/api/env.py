@@ -68,7 +68,7 @@ class Episode:
     """Numbers from the last `info` under the key `metrics`, and those that are `watched`."""
     played: dict[str, Array] = field(default_factory=dict)
     """Policy -> returns of the agents it played. Filled in by who knows who played whom, not by the environment; so is the rest."""
-    match: tuple[int, ...] = ()
+    match: list[int] = field(default_factory=list)
     """Of a league: player who asked, place of its first agent, player and member that it met, number of the copy's episode."""
     producer: int = 0
     """Which Env of the run."""

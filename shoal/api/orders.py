@@ -45,7 +45,7 @@ class SetOdds(Order):
     """Whom the players of a league meet in the episodes that begin from now on."""
 
     lasting: ClassVar[bool] = True
-    odds: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
+    odds: dict[str, list[list[Any]]] = field(default_factory=dict)
     """Player -> those it may meet: the place of their player, the number of a member or -1 as it learns, and how often."""
 
     @property

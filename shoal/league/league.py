@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -179,11 +180,11 @@ class League:
         return {name: Last(value) for name, value in found.items()}
 
 
-def _given(shares: Shares) -> list[tuple[int, int, float]]:
-    return [(*member, share) for member, share in shares.items() if share > LEAST]
+def _given(shares: Shares) -> list[list[Any]]:
+    return [[*member, share] for member, share in shares.items() if share > LEAST]
 
 
-def _distance(first: list[tuple[int, int, float]], second: list[tuple[int, int, float]]) -> float:
+def _distance(first: list[list[Any]], second: list[list[Any]]) -> float:
     """The largest change of a share."""
     old, new = ({(o, n): share for o, n, share in given} for given in (second, first))
     return max((abs(new.get(key, 0.0) - old.get(key, 0.0)) for key in {*old, *new}), default=0.0)

@@ -26,7 +26,7 @@ class Deal:
     """The present deal of some env copies. `matches`: in a league, what is being played in a copy, counted over the run."""
 
     def __init__(
-        self, order: Order, num_envs: int, *, first_slot: int, matches: Callable[[int], tuple[int, ...]] | None = None
+        self, order: Order, num_envs: int, *, first_slot: int, matches: Callable[[int], list[int]] | None = None
     ) -> None:
         self._order, self._first_slot, self._matches = order, first_slot, matches
         self._episodes = np.zeros(num_envs, np.int64)
@@ -55,9 +55,9 @@ class Deal:
         dealt = self._dealt[group] if columns is None else self._dealt[group][:, columns]
         return (dealt == policy).reshape(-1)
 
-    def match(self, row: int) -> tuple[int, ...]:
+    def match(self, row: int) -> list[int]:
         """See `Episode.match`."""
-        return () if self._matches is None else self._matches(self._first_slot + row)
+        return [] if self._matches is None else self._matches(self._first_slot + row)
 
     def players(self, row: int) -> tuple[str, ...]:
         """Who plays in a copy now, agent by agent."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from shoal.api.league import LIVE, MATCH, Member
 from shoal.api.program import Program
 from shoal.base.seeding import Generators
 
-Given = dict[str, list[tuple[int, int, float]]]
+Given = dict[str, list[list[Any]]]
 """Player -> those it may meet, as `SetOdds` has it."""
 
 
@@ -148,9 +149,9 @@ class Matchmaker:
     def _playable(self, player: str, member: Member) -> bool:
         return member == (self._cast.players.index(player), LIVE) or self._available(member)
 
-    def match(self, slot: int) -> tuple[int, ...]:
+    def match(self, slot: int) -> list[int]:
         """What is being played in a copy: see `Episode.match`."""
-        return self._met[slot - self._first_slot]
+        return list(self._met[slot - self._first_slot])
 
     def codes(self, group: str, columns: Sequence[int] | None) -> Array:
         """`[copies * agents]`: the member in each seat of a rival, -1 where none plays."""

@@ -287,7 +287,7 @@ class Rollout:
         place: dict[str, Any] = {"producer": self.producer, "round": self.round} if step.episodes else {}
         deal = self._deal
         episodes = [
-            replace(e, played=self._played(e), match=() if deal is None else deal.match(e.row), **place)
+            replace(e, played=self._played(e), match=[] if deal is None else deal.match(e.row), **place)
             for e in step.episodes
         ]
         if self._openings is not None:

@@ -37,7 +37,10 @@ def test_faults_are_read_in_their_order() -> None:
 def test_what_makes_no_sense_is_answered_with_the_form(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_faults(f"trainer@update=1:kill,{text}")
-    known = "actor@step=N, policy@batch=N, buffer@insert=N, trainer@update=N, evaluation@step=N, confirmation@step=N"
+    known = (
+        "actor@step=N, policy@batch=N, buffer@insert=N, trainer@update=N, evaluation@step=N, "
+        "league@match=N, league@freeze=N, league@step=N, confirmation@step=N"
+    )
     assert f"SHOAL_FAULT={text}: write one of {known}, then :kill, :raise or :hang" in str(caught.value)
 
 

@@ -48,7 +48,7 @@ def test_a_copy_is_no_reason_to_cut_the_time_for_building_short() -> None:
         place = board.place(0)
         place.begin(60.0, in_env=True)
         place.between()
-        assert board._words[0] > time.monotonic_ns() + 50e9
+        assert board.pulse(0).allowed == 60.0
         place.beat()
         time.sleep(0.02)
         assert board.pulse(0).silent >= 0.02

@@ -57,7 +57,7 @@ def test_members_are_met_as_often_as_the_odds_say_and_on_both_sides() -> None:
     assert met[0, 3] == pytest.approx(1500, abs=100)
     assert sides[0] == pytest.approx(1000, abs=110)
     match(9, 0)
-    assert match.match(9)[2:4] == (0, LIVE)  # an exploiter meets the main player as it learns, and does not teach it
+    assert match.match(9)[2:4] == [0, LIVE]  # an exploiter meets the main player as it learns, and does not teach it
     assert sorted(match(9, 1)["player"]) == ["hunter", "rival"]
 
 

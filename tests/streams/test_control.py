@@ -20,6 +20,7 @@ from shoal.api.messages import (
     Episodes,
     Evaluated,
     Evaluating,
+    Matches,
     Message,
     Note,
     Numbers,
@@ -29,7 +30,19 @@ from shoal.api.messages import (
     Updated,
 )
 from shoal.api.metric import METRICS, Last, Mean, Metric, Total
-from shoal.api.orders import Evaluate, Flush, Heard, LoadWeights, Order, Pause, Reconfigure, Save, SetStage, Stop
+from shoal.api.orders import (
+    Evaluate,
+    Flush,
+    Heard,
+    LoadWeights,
+    Order,
+    Pause,
+    Reconfigure,
+    Save,
+    SetOdds,
+    SetStage,
+    Stop,
+)
 from shoal.base.errors import InputError, ShoalError
 from shoal.streams.control import ORDERS, ROOM, ControlEnd, Failure, OrderReader, OrderWriter, pack, pieces_of, unpack
 from shoal.streams.primitives import Ring
@@ -39,7 +52,7 @@ from shoal.streams.transports.shm.ring import ShmRing
 METRIC: dict[str, Metric] = {name: kind(3.5) for name, kind in METRICS.items()}
 EPISODE = Episode(
     1, 25, {"agent": np.array([1.5, -2.0])}, {"won": 1.0}, {"agent": np.array([1.5])},
-    producer=3, round=7, told={"rollout/arm": Last(4.0)},
+    match=[0, 1, 0, 3, 25], producer=3, round=7, told={"rollout/arm": Last(4.0)},
 )  # fmt: skip
 MATCH = Match("past", {"player_0": "a", "player_1": "past@3"}, {"player_0": 1.0, "player_1": -1.0}, ["player_0"])
 SCORES = Scores([1.5, 2.5], [3, 4], {"a": 0.5}, 2.0, {"x": 7.0}, [MATCH, MATCH], repeated=True)
@@ -48,6 +61,7 @@ SAID: list[Message] = [
     Numbers(),
     Numbers(METRIC),
     Episodes(64, {0: {"a": 3, "b": 4}, 11: {"a": 2, "b": 9}}, [EPISODE, EPISODE], {"time": Mean(1.0, 4)}),
+    Matches(bytes(range(80))),
     Updated("a", 7, 2, 4096, METRIC, trained=False),
     Saved("trainer-a-0", 4, bytes(range(256)), b"\0\1"),
     Evaluating(3),
@@ -61,6 +75,7 @@ TOLD: list[Order] = [
     Order(),
     Save(4, 17),
     SetStage(2),
+    SetOdds({"main": [[0, -1, 0.5], [0, 3, 0.5]]}),
     Evaluate(3, 300, 1),
     Reconfigure("a", {"lr": 0.5, "novelty.weight": 1, "off": False}),
     LoadWeights("a", "/runs/x/checkpoints", 12, "best"),

@@ -70,7 +70,7 @@ class _Place(Heartbeat):
         self._sign(1)
 
     def between(self) -> None:
-        if time.monotonic_ns() > self._words[self._moment]:  # else the workers are being built, with time to spare
+        if not self._words[self._allowed]:  # else the workers are being built, with time to spare
             self._sign(self._words[self._in_env])
 
     def rest(self) -> None:
