@@ -26,9 +26,12 @@ def run(root: Path, *, control: bool, show: bool, **where: Any) -> None:
         print("shoal: not encrypted: anybody on the way can read all of it and take the token below", file=sys.stderr)
     if control:
         print("shoal: whoever has the address below may pause, stop and change live runs", file=sys.stderr)
-    print(f"runs in {root}: {server.url}", flush=True)
-    if show:
-        import webbrowser
 
-        webbrowser.open(server.url)
-    server.run()
+    def ready() -> None:
+        print(f"runs in {root}: {server.url}", flush=True)
+        if show:
+            import webbrowser
+
+            webbrowser.open(server.url)
+
+    server.run(ready)

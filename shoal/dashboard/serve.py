@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,17 @@ def _is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
+class _Uvicorn(uvicorn.Server):
+    """Says when it serves: signals are its own from then on."""
+
+    ready: Callable[[], None] = staticmethod(lambda: None)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell whoever waits."""
+        await super().startup(sockets)
+        self.ready()
+
+
 class Server:
     """Bound when it is made, so its address is known before it serves."""
 
@@ -72,7 +84,7 @@ class Server:
         name = socket.gethostname() if listening.address in ("0.0.0.0", "::") else _bracketed(listening.address)
         self.url = f"{'https' if listening.tls else 'http'}://{name}:{port}/?token={self._door.token}"
         shown = Shown(self._root, Streams(closing=lambda: self._server.should_exit), control=control)
-        self._server = uvicorn.Server(
+        self._server = _Uvicorn(
             uvicorn.Config(
                 make_app(shown, self._door), log_level="error", access_log=False, server_header=False, ws="none",
                 lifespan="off", timeout_graceful_shutdown=2, timeout_keep_alive=10, limit_concurrency=256,
@@ -82,8 +94,10 @@ class Server:
         )  # fmt: skip
         threading.Thread(target=shown.index.look, name="first look", daemon=True).start()
 
-    def run(self) -> None:
-        """Until Ctrl-C or SIGTERM."""
+    def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Until Ctrl-C or SIGTERM. `ready` is called once it serves."""
+        if ready is not None:
+            self._server.ready = ready
         try:
             self._server.run([self._socket])
         finally:
