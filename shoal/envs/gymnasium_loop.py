@@ -7,7 +7,7 @@ through depends on the seed and on its own run-wide number alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -176,7 +176,7 @@ class GymnasiumLoop(Env):
         """The hot loop: results go to `_seen` and `_rewards`; what remains to do for ended copies comes back."""
         seen, rewards, ends = self._seen, self._rewards, []
         row, read_info, began = 0, self._read_info, time.monotonic()
-        steps: list[Any] = self._signed_steps if self._slow else self._step_functions
+        steps: Sequence[Callable[[Any], Any]] = self._signed_steps if self._slow else self._step_functions
         if self._mask is not None:
             self._mask.fill(True)
         try:

@@ -27,6 +27,7 @@ from shoal.launchers.forkserver import context, leave_server
 from shoal.launchers.links import Attention, Limits
 from shoal.launchers.process import STARTING, die_with
 from shoal.launchers.supervisor import ARRIVING, start_process
+from shoal.streams.control import MessageReader
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
 
@@ -80,11 +81,11 @@ class Errand:
             board.close()
 
     def _wait(self, here: Connection, process: Any, board: HeartbeatBoard) -> Any:
-        began, attention = time.monotonic(), Attention()
+        began, attention, reader = time.monotonic(), Attention(), MessageReader(here)
         while True:
             with contextlib.suppress(EOFError, OSError):
-                if here.poll(LOOK):
-                    return _result(here.recv_bytes())
+                if here.poll(LOOK) and (found := reader.take()) is not None:
+                    return _result(found)
             if process.exitcode is not None:
                 raise ShoalError(f"{self._what}: the environment ended its process ({_how(process.exitcode)})")
             attention.look()

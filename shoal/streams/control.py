@@ -7,6 +7,8 @@ obey before it died is there for its next life.
 from __future__ import annotations
 
 import dataclasses
+import os
+import struct
 import traceback
 from collections import deque
 from collections.abc import Iterator
@@ -28,6 +30,9 @@ from shoal.base.errors import InputError, ShoalError, one_line
 from shoal.base.table import import_target
 from shoal.monitoring.logs import shortened
 from shoal.streams.primitives import Ring
+
+PART = 1 << 18
+"""Bytes of a message that are read at once."""
 
 # ---------------------------------------------------------------- as bytes
 
@@ -99,11 +104,46 @@ class Failure(NamedTuple):
     trace: str
 
 
+class MessageReader:
+    """What comes through a Connection, message by message. One whose sender hangs in the middle of it is not waited for."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._bytes = connection, bytearray()
+
+    def take(self) -> bytes | None:
+        """The next message that is whole; None: there is none yet. EOFError: none will come any more."""
+        while (message := self._whole()) is None:
+            if not self._connection.poll(0):
+                return None
+            part = os.read(self._connection.fileno(), PART)  # what is there: it waits for no more
+            if not part:
+                raise EOFError
+            self._bytes += part
+        return message
+
+    def _whole(self) -> bytes | None:
+        """As a Connection writes it: four bytes of its length, or four of -1 and eight of its length, then the message."""
+        begins = 4
+        if len(self._bytes) < begins:
+            return None
+        (size,) = struct.unpack_from("!i", self._bytes)
+        if size == -1:
+            begins = 12
+            if len(self._bytes) < begins:
+                return None
+            (size,) = struct.unpack_from("!Q", self._bytes, 4)
+        if len(self._bytes) < begins + size:
+            return None
+        message = bytes(memoryview(self._bytes)[begins : begins + size])
+        del self._bytes[: begins + size]
+        return message
+
+
 class ControlEnd:
     """One end of the pipe between a process and the controller's."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self._connection, self._reader = connection, MessageReader(connection)
 
     def fileno(self) -> int:
         """For select."""
@@ -124,7 +164,8 @@ class ControlEnd:
     def take(self) -> Message | Failure | None:
         """Controller: the next message or failure; None if nothing waits."""
         try:
-            return parse(self._connection.recv_bytes()) if self._connection.poll(0) else None
+            data = self._reader.take()
+            return None if data is None else parse(data)
         except (EOFError, OSError):
             return None
 

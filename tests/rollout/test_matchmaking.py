@@ -34,7 +34,7 @@ def test_before_any_order_players_meet_themselves() -> None:
     match = maker(EQUAL, Odds())
     assert match(8, 0) == {"player": ["main", "main"]}
     assert match(9, 0) == {"player": ["hunter", "hunter"]}
-    assert match.match(9)[:4] in ((1, 0, 1, LIVE), (1, 1, 1, LIVE))
+    assert match.match(9)[:4] in ([1, 0, 1, LIVE], [1, 1, 1, LIVE])
     assert (match.codes("player", None) == -1).all()
 
 

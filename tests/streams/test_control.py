@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import multiprocessing
+import os
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -181,6 +183,25 @@ def test_messages_come_in_order(pipe: tuple[ControlEnd, ControlEnd]) -> None:
         worker.send(message)
     assert all(same(controller.take(), message) for message in SAID)
     assert controller.take() is None
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("long", [False, True])
+def test_a_message_of_which_only_a_part_came_is_not_waited_for(long: bool) -> None:
+    """Its sender may have been stopped in the middle of it."""
+    near, far = multiprocessing.Pipe()
+    data = pack(Note("x" * 100_000))
+    header = struct.pack("!iQ", -1, len(data)) if long else struct.pack("!i", len(data))
+    controller, sent = ControlEnd(far), header + data
+    for part in (sent[:3], sent[3:9], sent[9:50_000], sent[50_000:]):
+        assert controller.take() is None
+        os.write(near.fileno(), part)
+    near.send_bytes(pack(Numbers()))
+    assert same(controller.take(), Note("x" * 100_000))
+    assert same(controller.take(), Numbers())
+    near.close()
+    assert controller.take() is None
+    controller.close()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import msgpack
 
 from shoal.base.descendants import kill_group, lives
 from shoal.base.files import plain_file
-from shoal.streams.control import ControlEnd
+from shoal.streams.control import ControlEnd, MessageReader
 from shoal.streams.transports.ray.messages import Pulses, Said
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 
@@ -38,6 +38,7 @@ class Reports:
         self.address, self.key = os.path.join(self._folder, "agent.sock"), secrets.token_bytes(32)
         self._listener = Listener(self.address, family="AF_UNIX", authkey=self.key, backlog=64)
         self._processes: dict[Connection, tuple[int, int]] = {}
+        self._readers: dict[Connection, MessageReader] = {}
         self._leaders: set[int] = set()
         """The processes, each of which leads a group. That one is dead shows here: its forks may hold its connection open."""
         self._ended = False
@@ -56,6 +57,7 @@ class Reports:
                 continue
             self._heartbeats.clear(number)  # what is there is of the life before
             self._leaders.add(leader)
+            self._readers[connection] = MessageReader(connection)
             self._processes[connection] = (number, incarnation)
 
     def _gather(self) -> None:
@@ -73,10 +75,11 @@ class Reports:
 
     def _hear(self, connection: Connection, process: tuple[int, int], batch: list[Said | Pulses]) -> None:
         try:
-            while connection.poll(0):
-                batch.append(Said(*process, connection.recv_bytes()))
+            while (message := self._readers[connection].take()) is not None:
+                batch.append(Said(*process, message))
         except (EOFError, OSError):
             self._processes.pop(connection, None)
+            del self._readers[connection]
             connection.close()
 
     def _pulses(self) -> list[Pulses]:
