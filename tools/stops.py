@@ -38,6 +38,8 @@ BEYOND = 5.0
 """Seconds beyond the limit that are allowed."""
 APART = 13.0
 """Seconds between two stops of one process: six deaths in a minute end a run."""
+BUILT = 3.0
+"""Seconds after the first updates in which all workers have been built: while they are, they have a minute more."""
 GIVE_UP = 60.0
 SECONDS, STOP_AT, ENDED_BY = 15.0, 13.0, 20.0
 FORK_SERVER = "fork server"
@@ -99,6 +101,7 @@ class LiveRun:
         argv = [*SHOAL, "train", case.recipe, "--trial", "one", *ENDLESS, *case.words, *words]
         self.process = self._start(argv, folder)
         until(lambda: (now := self.status()) is not None and now["update"] >= 2, f"it did not begin: {self._log}")
+        time.sleep(BUILT)
 
     def _start(self, argv: list[str], folder: Path) -> subprocess.Popen[Any]:
         with open(self._log, "w") as log:

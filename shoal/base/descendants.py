@@ -46,9 +46,10 @@ def _state(process: int) -> str:
 def children(process: int, thread: int | str = "*") -> set[int]:
     """What a process, or one of its threads, has started or adopted."""
     found: set[int] = set()
-    for path in Path(f"/proc/{process}/task").glob(f"{thread}/children"):
-        with contextlib.suppress(OSError):
-            found.update(map(int, path.read_text().split()))
+    with contextlib.suppress(OSError):  # it ended meanwhile
+        for path in list(Path(f"/proc/{process}/task").glob(f"{thread}/children")):
+            with contextlib.suppress(OSError):
+                found.update(map(int, path.read_text().split()))
     return found
 
 

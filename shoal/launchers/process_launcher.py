@@ -355,7 +355,8 @@ class ProcessLauncher:
             out, began = self._newest(policy), self._starts[policy]
             rounds[policy] = max(*taken, out - began) if program.exact else max(taken)
             is_here = self.mailboxes[policy].latest() == out  # else parameters go back, and that is another version
-            versions[policy] = began + rounds[policy] if program.exact else out + (self._sync.in_step and not is_here)
+            version = began + rounds[policy] if program.exact else out + (self._sync.in_step and not is_here)
+            versions[policy] = max(began, version)  # it may have died before its first was out
             known = self._link_of(policy, ranks[0]).life.steps.get(policy, 0)
             steps[policy] = max(sum(clocks[policy].by_replica.get(rank, 0) for rank in ranks), known)
         return {"rounds": rounds, "versions": versions, "steps": steps}

@@ -153,3 +153,21 @@ def test_when_the_main_process_is_killed_nothing_is_left(tmp_path: Path, pids: P
     assert wait_for(lambda: not alive(children) and not left(pids, actor), 10)
     assert wait_for(lambda: not list((tmp_path / "tmp").glob("pymp-*")), 5)
     assert (tmp_path / "stderr").read_text() == ""
+
+
+ENDING = """
+import os, threading
+from shoal.base.descendants import children
+for _ in range(400):
+    process = os.fork()
+    if not process:
+        os._exit(0)
+    thread = threading.Thread(target=os.waitpid, args=(process, 0))
+    thread.start()
+    while thread.is_alive():
+        assert not children(process)
+"""
+
+
+def test_a_process_may_end_while_somebody_looks_at_its_children() -> None:
+    subprocess.run([sys.executable, "-c", ENDING], check=True, timeout=60)

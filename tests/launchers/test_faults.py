@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from shoal.base.faults import VARIABLE
 from shoal.checkpoints.store import CheckpointStore
 from tests.launchers.live import Run, check, experiment, noticed_after, restarts, rows, saved, train
-from tests.launchers.processes import nothing_left
+from tests.launchers.processes import nothing_left, wait_for
 
 VICTIMS: dict[str, tuple[str, dict[str, Any]]] = {
     "actor": ("actor-1", {"actors": 2, "max_lag": 1}),
@@ -50,6 +52,20 @@ def killed(tmp_path: Path, kind: str, kills: int, seed: int) -> list[float]:
 @pytest.mark.parametrize("kind", VICTIMS)
 def test_killed_workers_are_started_again(tmp_path: Path, kind: str) -> None:
     assert max(killed(tmp_path, kind, kills=2, seed=len(kind))) < NOTICED
+
+
+def test_a_trainer_may_die_before_its_first_version_is_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "told"
+    monkeypatch.setenv("SLOW_START", str(told))
+
+    def look(run: Run) -> None:
+        assert wait_for(lambda: told.exists() and bool(told.read_text()), 60)
+        os.kill(int(told.read_text()), signal.SIGKILL)
+        run.go_on()
+
+    slow = {"name": "tests.launchers.slow_start:SlowStart", "hidden": [16]}
+    outcome, _ = train(experiment(model=slow, placement={"actors": 1, "max_lag": 1}), tmp_path / "runs", look)
+    check(outcome, 1)
 
 
 @pytest.mark.parametrize("other", ["actor-0", "policy-agent-0"])
