@@ -54,6 +54,7 @@ def test_killed_workers_are_started_again(tmp_path: Path, kind: str) -> None:
     assert max(killed(tmp_path, kind, kills=2, seed=len(kind))) < NOTICED
 
 
+@pytest.mark.slow  # its variable must be there before the first process of the session
 def test_a_trainer_may_die_before_its_first_version_is_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "told"
     monkeypatch.setenv("SLOW_START", str(told))

@@ -96,6 +96,7 @@ def test_a_run_and_its_resume_are_one_run_there(tmp_path: Path) -> None:
     assert not [child for child in children(os.getpid()) - before if lives(child)]
 
 
+@pytest.mark.slow  # films take their time on a busy machine
 def test_evaluations_are_drawn_over_their_own_steps_with_film_and_table(tmp_path: Path) -> None:
     pytest.importorskip("av", reason="`shoal[video]` is not installed")
     pytest.importorskip("pygame", reason="`shoal[video]` is not installed")
