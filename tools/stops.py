@@ -305,6 +305,7 @@ def main() -> None:
     parser.add_argument("--on", choices=list(LIMIT), default="local")
     parser.add_argument("--case", action="append", choices=list(CASES), help="one of them; may be given several times")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the run it looks at ends too
     chosen = [CASES[name] for name in given.case or CASES if given.on == "local" or CASES[name].anywhere]
     failed = False
     with machines(given.on) as cluster:
