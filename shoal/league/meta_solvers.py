@@ -46,7 +46,7 @@ def _maximin(matrix: Array) -> tuple[Array, float]:
     return share / share.sum(), float(found.x[-1])
 
 
-def nash_averaging(payoff: Array, steps: int = 200_000) -> tuple[Array, Array]:
+def nash_averaging(payoff: Array) -> tuple[Array, Array]:
     """Of a table in which everyone met everyone (antisymmetric): the most even equilibrium, and what each earns against it.
 
     Balduzzi et al. 2018. A copy of a player changes nobody's rating. The equilibrium of most entropy is where the softmax of all
@@ -70,7 +70,7 @@ def nash_averaging(payoff: Array, steps: int = 200_000) -> tuple[Array, Array]:
     ]
     found = minimize(
         entropy, inner, jac=slope, bounds=[(0.0, 1.0)] * count, constraints=constraints, method="SLSQP",
-        options={"maxiter": min(steps, 1000), "ftol": 1e-12},
+        options={"maxiter": 1000, "ftol": 1e-12},
     )  # fmt: skip
     even = np.maximum(found.x, 0.0)
     even /= even.sum()

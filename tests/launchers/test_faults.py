@@ -54,17 +54,15 @@ def test_killed_workers_are_started_again(tmp_path: Path, kind: str) -> None:
     assert max(killed(tmp_path, kind, kills=2, seed=len(kind))) < NOTICED
 
 
-@pytest.mark.slow  # its variable must be there before the first process of the session
-def test_a_trainer_may_die_before_its_first_version_is_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trainer_may_die_before_its_first_version_is_out(tmp_path: Path) -> None:
     told = tmp_path / "told"
-    monkeypatch.setenv("SLOW_START", str(told))
 
     def look(run: Run) -> None:
         assert wait_for(lambda: told.exists() and bool(told.read_text()), 60)
         os.kill(int(told.read_text()), signal.SIGKILL)
         run.go_on()
 
-    slow = {"name": "tests.launchers.slow_start:SlowStart", "hidden": [16]}
+    slow = {"name": "tests.launchers.slow_start:SlowStart", "hidden": [16], "told": str(told)}
     outcome, _ = train(experiment(model=slow, placement={"actors": 1, "max_lag": 1}), tmp_path / "runs", look)
     check(outcome, 1)
 
@@ -112,8 +110,8 @@ def test_an_actor_dies_long_after_a_trainer(tmp_path: Path) -> None:
 
     def script(run: Run) -> None:
         run.go_on()
-        (folder,) = tmp_path.glob("base/*/checkpoints")
-        kept = CheckpointStore(folder)
+        (config,) = tmp_path.glob("base/*/config.yaml")
+        kept = CheckpointStore(config.parent / "checkpoints")  # there once the first checkpoint is
         run.until(lambda _: bool(kept.versions()), "checkpoint")
         run.kill("trainer-agent-0")
         gone = kept.latest().version
