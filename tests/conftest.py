@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,16 @@ from tests.dashboard.browsing import browser, dashboard, visit
 
 __all__ = ["browser", "dashboard", "visit"]
 """Here, so that a session has one browser, whoever looks."""
+
+
+def _hear_signals() -> None:
+    """A shell's background and `nohup` have them ignored, by all that is started here too; many tests send them."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+_hear_signals()
 
 
 @pytest.fixture(autouse=True)

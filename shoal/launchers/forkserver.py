@@ -79,9 +79,17 @@ def _without_current_folder() -> Iterator[None]:
         del os.environ[SAFE_PATH]
 
 
+def wake() -> None:
+    """A fork server that was stopped goes on: it alone can tell how the processes it started have ended."""
+    pid = _SERVER._forkserver_pid
+    if pid is not None and stopped(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
 @contextlib.contextmanager
 def not_for_ever() -> Iterator[None]:
-    """While entered, a fork server that hangs is killed, so that whoever asks it fails instead of waiting."""
+    """While entered, a fork server that was stopped goes on, and one that hangs is killed: whoever asks it never waits for ever."""
     over = threading.Event()
     threading.Thread(target=_watch, args=(over,), daemon=True).start()
     try:
@@ -93,8 +101,9 @@ def not_for_ever() -> Iterator[None]:
 def _watch(over: threading.Event) -> None:
     deadline = time.monotonic() + PATIENCE
     while not over.wait(LOOK):
+        wake()
         pid = _SERVER._forkserver_pid
-        if pid is not None and (stopped(pid) or time.monotonic() > deadline):
+        if pid is not None and time.monotonic() > deadline:
             kill_tree(pid)
 
 

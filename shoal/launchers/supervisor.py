@@ -18,7 +18,7 @@ from shoal.api.messages import Message
 from shoal.api.program import Process
 from shoal.api.worker import Pulse
 from shoal.base.descendants import kill_tree
-from shoal.launchers.forkserver import STARTING, context, kill_orphans, not_for_ever, warm
+from shoal.launchers.forkserver import STARTING, context, kill_orphans, not_for_ever, wake, warm
 from shoal.launchers.links import SILENT, Attention, Death, Limits, Link, failure_reason, worker_lines
 from shoal.streams.control import ControlEnd, Failure
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
@@ -136,6 +136,7 @@ class Supervisor:
         """Wait for the end of a process, or bring it about. Once is enough. One that is silent is not waited for."""
         if link.reaped:
             return
+        wake()
         if self.pulse(link).silent > SILENT:
             self.kill(link)
         link.running.join(patience if link.failure is None else min(patience, ENDING))
@@ -162,6 +163,7 @@ def start_process(process: BaseProcess) -> None:
     """From the fork server. One that is just dying takes orders and obeys none: ask again, until it is dead and replaced."""
     for attempt in range(ATTEMPTS):
         warm()
+        wake()
         try:
             with STARTING, _without_main(), not_for_ever():
                 process.start()

@@ -82,7 +82,10 @@ def test_a_run_whose_terminal_closes_saves_and_ends(tmp_path: Path) -> None:
     children = below(terminal.process.pid)
     assert len(children) >= 3
     terminal.close()
-    assert terminal.process.wait(20) == EXIT_INTERRUPTED
+    try:
+        assert terminal.process.wait(20) == EXIT_INTERRUPTED
+    finally:
+        terminal.process.kill()
     last = events(folder)[-1]
     assert (last["kind"], last["reason"]) == ("stop", "interrupted by SIGHUP")
     assert CheckpointStore(folder / "checkpoints").latest().version == last["update"] > 0

@@ -171,3 +171,23 @@ def test_a_worker_that_hangs_is_started_again(run_of: Callable[..., Any], cluste
     print(f"a stopped {kind} lives again after {time.monotonic() - began:.1f} s")
     goes_on(run)
     assert_balanced(run)
+
+
+def test_the_agent_of_a_machine_hangs(run_of: Callable[..., Any], cluster: Cluster) -> None:
+    """Nobody there can be heard, or ended by it: it is ended from outside, and its workers begin again."""
+    run, _ = run_of("silent", *ROOM, "placement.hang=3s", "env.timeout=3s")
+    away = [node for node in range(3) if cluster.addresses[node] in machines(run).values()]
+    found = {node: cluster.run(node, ["pgrep", "-f", "^ray::RayAgent"]).stdout.split() for node in away}
+    node, (agent,) = next((node, pids) for node, pids in found.items() if len(pids) == 1)
+    assert cluster.run(node, ["kill", "-STOP", agent]).returncode == 0
+    moved = [process for process, address in machines(run).items() if address == cluster.addresses[node]]
+    began = time.monotonic()
+
+    def again() -> set[str]:
+        placed = [event for event in lines(run / "events.jsonl") if event["kind"] == "placed" and event["life"] > 0]
+        return {event["process"] for event in placed}
+
+    until(lambda: again().issuperset(moved), "its workers are started again")
+    print(f"{', '.join(moved)} live again {time.monotonic() - began:.1f} s after their agent was stopped")
+    goes_on(run)
+    assert_balanced(run)

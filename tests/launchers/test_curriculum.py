@@ -17,6 +17,8 @@ from shoal.base.faults import VARIABLE
 from shoal.envs.curriculum import StagedEnv, env_at
 from tests.launchers.test_exact_resume import check_equal_weights, numbers
 
+PLENTY = 3_000_000
+"""Steps: with processes of their own, how many go by until a stage is judged hangs on how busy the machine is."""
 STAGES = [{"kwargs": {"start": 9}}, {"kwargs": {"start": 5}, "at": 0.9}, {"kwargs": {"start": 0}, "at": 0.9}]
 SEA = {
     "env": {"id": "shoal/deep-sea", "num_envs": 32, "kwargs": {"depth": 12}},
@@ -39,7 +41,7 @@ def events(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("on", ["inline", "local"])
 def test_stage_by_stage_the_treasure_is_found(tmp_path: Path, on: str) -> None:
-    outcome = shoal.train(sea(STAGES, steps=150_000, **{"return": 0.98}), root=tmp_path, on=on, quiet=True)
+    outcome = shoal.train(sea(STAGES, steps=PLENTY, **{"return": 0.98}), root=tmp_path, on=on, quiet=True)
     assert "stop.return = 0.98 reached" in outcome.reason
     assert [event["stage"] for event in events(outcome.folder, "stage")] == [1, 2]
     judged = events(outcome.folder, "evaluation")
@@ -79,7 +81,7 @@ def test_a_resumed_run_is_in_the_stage_it_was_in(tmp_path: Path) -> None:
 
 def test_a_restarted_actor_is_in_the_stage_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "actor-0@step=3000:kill")
-    placed = sea(STAGES, steps=150_000, **{"return": 0.98})
+    placed = sea(STAGES, steps=PLENTY, **{"return": 0.98})
     placed = placed.model_copy(
         update={"placement": placed.placement.model_copy(update={"actors": 1, "together": False})}
     )

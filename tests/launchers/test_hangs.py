@@ -66,6 +66,26 @@ def test_a_process_that_hangs_is_started_again(role: str, tmp_path: Path) -> Non
     assert "was started again" in events
 
 
+def test_a_fork_server_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    """Only it can tell that the worker which hangs has been ended."""
+    took = 0.0
+
+    def look(run: Run) -> None:
+        nonlocal took
+        run.go_on()
+        server = int(Path(f"/proc/{run.worker('actor-0')['pid']}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(server, signal.SIGSTOP)
+        before, began = stop(run, "actor-0"), time.monotonic()
+        run.until(lambda _: run.worker("actor-0")["pid"] != before, "another actor-0")
+        took = time.monotonic() - began
+        run.go_on()
+
+    with nothing_left():
+        outcome, _ = train(hung("actor-0"), tmp_path, look)
+    assert took < 8, "a second of silence; ten more if its end is waited for in vain"
+    assert (outcome.folder / "events.jsonl").read_text().count("was started again") == 1, "the others worked on"
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_run_that_is_to_end_does_not_wait_for_who_hangs(role: str, tmp_path: Path) -> None:
     """Far below `placement.hang`."""

@@ -25,6 +25,7 @@ from shoal.launchers.life import first_life
 from shoal.launchers.local import check_fit
 from shoal.launchers.process import ProcessOrder, events_of
 from shoal.launchers.process_launcher import ProcessLauncher
+from shoal.launchers.ray.agent_watch import AgentWatch
 from shoal.launchers.ray.cluster import actor_options, check_shape, labels, reserve
 from shoal.launchers.ray.placing import RayLink, RaySupervisor
 from shoal.launchers.ray.private import exposure
@@ -64,6 +65,7 @@ class RayLauncher(ProcessLauncher):
         home = AgentLine("home", agent, me)
         self._agents: dict[str, AgentLine] = {self._home_node: home}
         self._agents_made = 0
+        self._watch = AgentWatch(self._agents, self._home_node, program.experiment.placement.hang)
         self._net = RayStreams(program, home, agent)
         life, where = first_life(program, start), labels(program)
         super().__init__(program, life, files, self._net, self._ray)
@@ -170,6 +172,7 @@ class RayLauncher(ProcessLauncher):
 
     def close(self) -> None:
         """Stop the processes, kill those that do not, give back what Ray reserved."""
+        self._watch.close()
         for tally in self._net.tallies.values():
             tally.abandon()
         self.order("", Stop())

@@ -42,13 +42,17 @@ class AgentLine:
         if self._agent is not None:
             return method(self._agent, *args, **kwargs)
         try:
-            answer: _R = ray.get(self.handle.do.remote(method, args, kwargs), timeout=PATIENCE)
+            answer: _R = ray.get(self.ask(method, *args, **kwargs), timeout=PATIENCE)
         except ray.exceptions.RayActorError as error:
             self.dead = True
             raise LostError(f"the machine {self.key} is lost") from error
         except ray.exceptions.GetTimeoutError as error:
             raise ShoalError(f"the machine {self.key} has not answered for {PATIENCE:g} s") from error
         return answer
+
+    def ask(self, method: Callable[Concatenate[MachineAgent, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> Any:
+        """Of another machine, and not wait: Ray's reference to the answer."""
+        return self.handle.do.remote(method, args, kwargs)
 
 
 class LostError(ShoalError):
