@@ -220,6 +220,6 @@ class Machines(Site):
         return 0
 
 
-KEPT = ("ray::IDLE", "ray::RayController")
+KEPT = ("ray::IDLE", "ray::RayController", "ray::RuntimeEnvAgent", "ray::DashboardAgent")
 """Processes of Ray that outlive a run."""
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
