@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from shoal.base.descendants import lives
-from shoal.streams.transports.ray.reports import Reports
+from shoal.streams.transports.ray.reports import Reports, report_to
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from tests.launchers.processes import wait_for
 
@@ -30,6 +30,23 @@ Path(sys.argv[3]).write_text(str(child))
 print("ready", flush=True)
 signal.pause()
 """
+
+
+def test_a_process_that_is_being_built_keeps_the_time_it_has() -> None:
+    """It begins before it reports, and whoever hears it late takes nothing back."""
+    board, heard = HeartbeatBoard.create(1), []
+    reports = Reports(board, heard.extend)
+    try:
+        board.place(0).begin(600, in_env=False)
+        control = report_to(reports.address, reports.key, 0, 3)
+        assert wait_for(lambda: bool(heard), 10), "silent for half a second, which is told"
+        (life, pulse) = heard[0].pulses[0]
+        assert (life, pulse.allowed) == (3, 600)
+        assert pulse.silent > 0
+        control.close()
+    finally:
+        reports.close()
+        board.close()
 
 
 def test_what_a_dead_process_has_started_is_killed_and_not_before(tmp_path: Path) -> None:

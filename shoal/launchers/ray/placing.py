@@ -39,6 +39,8 @@ ROOM = 5.0
 """Seconds after which somebody who is not needed makes room for somebody who is."""
 STARTING = 240.0
 """Seconds that a process may take to start where there is room for it."""
+ARRIVING = 20.0
+"""Seconds that a process may take until it is heard of, on top of what it has elsewhere."""
 AGAIN = 0.3
 """Seconds between two questions where an actor is that Ray starts again."""
 
@@ -66,6 +68,8 @@ class RayLink(Link):
     """Why its process ended."""
     pulse: Pulse = NO_PULSE
     """Its signs of life, as its machine tells them."""
+    awaited: float = 0.0
+    """Since when it was to be heard of; 0: it was, or has no work yet."""
     needed: bool = True
     """The run does not go on without it."""
 
@@ -112,7 +116,7 @@ class RaySupervisor:
 
     def begin(self, link: RayLink, order: Any, agent: Any) -> None:
         """Let a process work, now that it has its place."""
-        link.work = link.handle.serve.remote(order, agent)
+        link.work, link.awaited = link.handle.serve.remote(order, agent), time.monotonic()
 
     def restart(self, link: RayLink, life: Life) -> None:
         """Start a dead process again; Ray finds the place."""
@@ -121,7 +125,7 @@ class RaySupervisor:
 
     def _ask(self, link: RayLink) -> None:
         link.node, link.running, link.work, link.ended, link.pulse = "", 0, None, "", NO_PULSE
-        link.since = time.monotonic()
+        link.since, link.awaited = time.monotonic(), 0.0
         link.where_ref = link.handle.where.remote()
 
     # ------------------------------------------------------------ listening
@@ -156,6 +160,7 @@ class RaySupervisor:
                 link, said = self.links[news.process], parse(news.message)
                 if news.incarnation != link.life.incarnation:  # of a life that is over
                     continue
+                link.awaited = 0.0
                 if isinstance(said, Failure):
                     link.failed(said)
                 else:
@@ -165,7 +170,7 @@ class RaySupervisor:
     def _note(self, news: Pulses) -> None:
         for number, (incarnation, pulse) in news.pulses.items():
             if self.links[number].life.incarnation == incarnation:
-                self.links[number].pulse = pulse
+                self.links[number].pulse, self.links[number].awaited = pulse, 0.0
 
     def _watch_refs(self) -> None:
         while not self._ended:
@@ -248,9 +253,13 @@ class RaySupervisor:
                 yield Death(link, failure_reason(link.failure), link.life)
             elif link.ended and time.monotonic() - link.since > self._grace(link):
                 yield Death(link, f"{link.name} {link.ended}", link.life)
-            elif (cause := limits.exceeded(link.name, link.pulse)) is not None:
+            elif (cause := limits.exceeded(link.name, self._silence(link))) is not None:
                 self._slay(link)
                 yield Death(link, cause, link.life)
+
+    def _silence(self, link: RayLink) -> Pulse:
+        """One that was never heard of has hung before it could be."""
+        return Pulse(time.monotonic() - link.awaited, allowed=ARRIVING) if link.awaited else link.pulse
 
     def _grace(self, link: RayLink) -> float:
         """A process that ended by itself has said why, if it could: that may take another way, and longer."""

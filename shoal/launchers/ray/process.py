@@ -10,11 +10,12 @@ import torch
 
 from shoal.base.descendants import adopt_orphans, lead_group
 from shoal.base.files import private_folder
-from shoal.launchers.process import ProcessOrder, die_with, work
+from shoal.launchers.process import STARTING, ProcessOrder, die_with, work
 from shoal.monitoring.logs import log_to
 from shoal.streams.primitives import AbandonedError
 from shoal.streams.transports.ray.reports import report_to
 from shoal.streams.transports.ray.specs import AgentFacts
+from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 
 
 class RayProcess:
@@ -30,6 +31,7 @@ class RayProcess:
         lead_group()  # the agent ends it, should Ray kill us
         die_with(agent.pid, os.getppid())
         torch.set_num_threads(1)
+        HeartbeatBoard.attach(agent.heartbeats).place(order.number).begin(STARTING, in_env=False)
         control = report_to(agent.socket, agent.key, order.number, order.life.incarnation)
         with log_to(_logs(order.logs), order.process):
             try:

@@ -55,7 +55,6 @@ class Reports:
                 number, incarnation, leader = msgpack.unpackb(connection.recv_bytes())
             except Exception:
                 continue
-            self._heartbeats.clear(number)  # what is there is of the life before
             self._leaders.add(leader)
             self._readers[connection] = MessageReader(connection)
             self._processes[connection] = (number, incarnation)
@@ -131,7 +130,7 @@ def remove_abandoned() -> None:
 
 
 def report_to(address: str, key: bytes, number: int, incarnation: int) -> ControlEnd:
-    """The process's end."""
+    """The process's end. By then it has given its first sign of life: what was there was of the life before."""
     connection = Client(address, family="AF_UNIX", authkey=key)
     connection.send_bytes(msgpack.packb([number, incarnation, os.getpid()]))
     return ControlEnd(connection)
