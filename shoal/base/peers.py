@@ -79,7 +79,8 @@ ALGORITHMS |= {"apex_dqn": ALGORITHMS["apex"], "apexdqn": ALGORITHMS["apex"]}
 
 NEAREST = {
     "pg": "a2c", "reinforce": "a2c", "c51": "dqn", "qrdqn": "dqn", "rainbow": "dqn", "agent57": "dqn algorithm.novelty=true",
-    "ddpg": "sac", "td3": "sac", "trpo": "ppo", "happo": "ppo algorithm.critic=central", "maddpg": "ppo algorithm.critic=central", "coma": "ppo algorithm.critic=central",
+    "ddpg": "sac", "td3": "sac", "trpo": "ppo", "happo": "ppo algorithm.critic=central",
+    "maddpg": "ppo algorithm.critic=central", "coma": "ppo algorithm.critic=central",
 }  # fmt: skip
 """An algorithm that is not here -> what comes nearest."""
 

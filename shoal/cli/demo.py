@@ -86,11 +86,20 @@ def _evaluate(outcome: Outcome) -> float:
 
 
 def _record(outcome: Outcome) -> Path:
-    """Episodes as videos; where the first of them is."""
+    """A few episodes, one after the other."""
+    import av
+
+    from shoal.evaluation.video import write_video
     from shoal.runs.rollout import rollout
 
     _, folder = rollout(str(outcome.folder), episodes=VIDEOS, video=True)
-    return folder / "episode-00000.mp4"
+    frames, rate = [], 10.0
+    for path in sorted(folder.glob("*.mp4")):
+        with av.open(str(path)) as episode:
+            rate = float(episode.streams.video[0].average_rate)
+            frames += [frame.to_ndarray(format="rgb24") for frame in episode.decode(video=0)]
+    write_video(outcome.folder / "team.mp4", frames, fps=rate)
+    return outcome.folder / "team.mp4"
 
 
 def _draw(outcome: Outcome) -> Path:

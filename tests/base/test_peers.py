@@ -6,7 +6,7 @@ import pytest
 
 from shoal.api.experiment import load_experiment
 from shoal.base.errors import InputError
-from shoal.base.peers import ALGORITHMS, NEAREST, RECIPES, settings_of, algorithm_line, peer_key
+from shoal.base.peers import ALGORITHMS, NEAREST, RECIPES, algorithm_line, peer_key, settings_of
 from shoal.program.expand import expand
 from shoal.recipes import find, names
 
