@@ -31,7 +31,7 @@ TEAL, BLUE, SAND, ROSE = "#d7f0ec", "#dbe9fb", "#f7efd9", "#f9e1e4"
 BOXES = (
     Box(40, 150, 250, 150, "actor", ("steps a batch of copies", "asks a policy for actions", "writes fragments"), TEAL),
     Box(400, 40, 190, 84, "policy worker", ("acts for many actors", "or acts inside the actor"), BLUE),
-    Box(400, 190, 190, 84, "buffer worker", ("replay, prioritised or not", "or inside the trainer"), BLUE),
+    Box(400, 190, 190, 84, "buffer worker", ("keeps rows for replay", "or inside the trainer"), BLUE),
     Box(690, 150, 230, 150, "trainer", ("takes a batch", "algorithm.update(batch)", "publishes a version"), TEAL),
     Box(40, 372, 250, 84, "evaluation worker", ("greedy episodes of a version", "scores, best, videos"), BLUE),
     Box(690, 372, 230, 84, "league manager", ("who meets whom, ratings", "frozen members"), BLUE),
@@ -73,7 +73,8 @@ def label(x: int, y: int, words: str) -> str:
 
 ARROWS = (
     arrow("290,212 396,212"), arrow("590,212 686,212"), label(343, 206, "fragments"), label(638, 206, "batches"),
-    arrow("686,255 594,255"), label(638, 271, "priorities"),
+    arrow("686,245 594,245"), label(638, 261, "priorities"),
+    arrow("290,289 686,289"), label(490, 293, "on-policy: straight to the trainer"),
     arrow("205,150 205,70 396,70"), label(205, 112, "observations"), arrow("400,100 255,100 255,146"), label(318, 94, "actions"),
     arrow("805,150 805,82 594,82"), label(805, 112, "versions"),
     arrow("805,300 805,326 165,326 165,304"), label(480, 331, "versions: parameters, to actors and to whoever evaluates"),

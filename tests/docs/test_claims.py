@@ -288,13 +288,14 @@ def test_the_command_line_knows_what_a_page_translates(library: str) -> None:
     for theirs, ours, _ in rows:
         key = ours.strip("`")
         last = key.rpartition(".")[2]
-        assert key in known or key in ("model.hidden", "model.activation"), key
+        assert key in known or key in MODEL_KEYS, key
         for name in re.findall(r"`(\w+)`", theirs):
             assert name == last or peer_key(name, [last]) in (key, last), (
                 f"{name} -> {peer_key(name, [last])}, not {key}"
             )
 
 
+MODEL_KEYS = ("model.name", "model.hidden", "model.activation")
 FAMILY_PAGES = ("algorithms/actor_critic.md", "algorithms/q_learning.md", "algorithms/sac.md")
 
 
