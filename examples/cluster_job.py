@@ -64,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A job that may be cut off and goes on.")
     parser.add_argument("--steps", type=int, default=500_000)
     parser.add_argument("--slot", type=float, help="seconds of this slot; left out: until it is done")
-    parser.add_argument("--on", default="local", choices=["inline", "local", "ray"])
+    parser.add_argument("--on", default="local", help="inline, local or ray")
     parser.add_argument("--address", help="with --on ray: auto, or HOST:PORT")
     parser.add_argument("--trial", default="night")
     parser.add_argument("--root", default="runs")
