@@ -21,9 +21,11 @@ from shoal.runs.outcome import Cluster, Outcome
 
 AGAIN = 75
 """Exit code that asks the scheduler for another slot; `sysexits.h` calls it EX_TEMPFAIL."""
+LONG = 30 * 24 * 3600.0
+"""Seconds of a slot without an end."""
 
 
-def experiment(steps: int) -> shoal.Experiment:
+def experiment(steps: int, seconds: float) -> shoal.Experiment:
     """What is trained. Checkpoints come often: what is lost is at most the time since the last."""
     return shoal.Experiment.parse(
         {
@@ -31,7 +33,7 @@ def experiment(steps: int) -> shoal.Experiment:
             "algorithm": {"name": "ppo", "critic": "central", "lr": 2e-3, "unroll": 25, "minibatch": 1_200},
             "placement": {"actors": 2},
             "checkpoint": {"every": "5s"},
-            "stop": {"steps": steps},
+            "stop": {"steps": steps, "seconds": seconds},
             "name": "job",
         }
     )
@@ -42,14 +44,12 @@ def go_on(options: argparse.Namespace) -> Outcome:
     slot = {"root": options.root, "on": options.on, "quiet": True}
     cluster = Cluster(address=options.address) if options.on == "ray" else None
     folder = Path(options.root, "job", options.trial)
-    limit = [] if options.slot is None else [f"stop.seconds={seconds_so_far(folder) + options.slot}"]
+    limit = [
+        f"stop.seconds={seconds_so_far(folder) + (options.slot or LONG)}"
+    ]  # the run remembers that of its last slot
     if list(folder.glob("checkpoints/*/manifest.json")):
         return shoal.resume("job", options.trial, overrides=limit, cluster=cluster, **slot)
-    settings = experiment(options.steps)
-    if options.slot is not None:
-        settings = shoal.Experiment.parse(
-            {**settings.model_dump(exclude_unset=True), "stop": {"steps": options.steps, "seconds": options.slot}}
-        )
+    settings = experiment(options.steps, options.slot or LONG)
     return shoal.train(settings, trial=options.trial, cluster=cluster, **slot)
 
 
