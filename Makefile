@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 
-.PHONY: help setup system-packages train test test-slow chaos lint format bench docs
+.PHONY: help setup system-packages train test test-slow chaos lint format bench docs release
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -13,8 +13,8 @@ setup: ## Make .venv with pinned dependencies (does nothing the second time)
 system-packages: ## Install what tests use beside Python: a real Slurm, shellcheck, strace, a browser, Prometheus
 	@tools/system-packages.sh
 
-train: setup ## Train the default recipe, CartPole with PPO, and show it live
-	@$(BIN)/shoal train cartpole
+train: setup ## See a team learn within a minute, live, then its video and its curve; RECIPE=cartpole trains that recipe
+	@$(BIN)/shoal $(if $(RECIPE),train $(RECIPE),demo)
 
 test: setup lint ## Lint, type check and all tests that take seconds
 	$(BIN)/pytest -n 2 -m "not slow"
@@ -52,6 +52,8 @@ bench: setup ## PPO and DQN beside their peers and the limit, replay, overhead p
 	$(BIN)/python benchmarks/spectator.py
 	$(BIN)/python benchmarks/cluster.py
 
-docs: ## Build the documentation site into site/
-	@EXTRAS=dev,box2d,atari,mpe,classic,butterfly,sisl,cluster,plot,video,wandb,prometheus,dashboard,population,docs tools/setup.sh
+docs: setup ## Build the documentation site into site/
 	$(BIN)/mkdocs build --strict
+
+release: docs ## Build wheel, sdist and site into dist/ and site/, and check them; uploads nothing
+	$(BIN)/python tools/release.py

@@ -1,12 +1,14 @@
 """A hook of mkdocs: pages leave places for what the code says already, and this fills them.
 
 `<!-- settings: module:Class at.key -->` becomes a table of a Config's fields, read from their docstrings. `at.key` stands
-before every key. `<!-- include: path -->` becomes the text of a file of the repository.
+before every key. `<!-- include: path -->` becomes the text of a file of the repository. `<!-- api: name -->` becomes what the
+code says of a public name, `<!-- recipes: all -->` a card for every recipe.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 import types
 import typing
@@ -21,7 +23,7 @@ from shoal.base.config import Named, Schedule, describe
 from shoal.base.duration import format_duration, parse_duration
 
 ROOT = Path(__file__).parents[1]
-PLACE = re.compile(r"^<!-- (settings|include): (\S+) ?(\S*) -->$", re.MULTILINE)
+PLACE = re.compile(r"^<!-- (settings|include|api|recipes): (\S+) ?(\S*) -->$", re.MULTILINE)
 SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 WORDS: dict[Any, str] = {
     float: "number", int: "whole number", bool: "`true`, `false`", str: "text",
@@ -41,7 +43,24 @@ def fill(markdown: str) -> str:
 
 def _filled(place: re.Match[str]) -> str:
     kind, what, at = place.groups()
-    return settings_table(what, at) if kind == "settings" else (ROOT / what).read_text()
+    match kind:
+        case "settings":
+            return settings_table(what, at)
+        case "api":
+            return str(_beside("api_entries").api_entry(what))
+        case "recipes":
+            return str(_beside("recipe_cards").gallery())
+    return (ROOT / what).read_text()
+
+
+def _beside(name: str) -> types.ModuleType:
+    """A file of this folder, by its path: the folder is no package."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 # ---------------------------------------------------------------- settings

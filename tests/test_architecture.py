@@ -201,9 +201,18 @@ def retired_words(path: Path) -> Iterator[tuple[str, str]]:
                 yield from ((word, f"{path}:{token.start[0]}") for word in parts)
 
 
-@pytest.mark.parametrize("folder", [PACKAGE, DOCS], ids=["shoal", "docs"])
+FRONT = PACKAGE.parent
+FRONT_PAGES = ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md")
+"""What a newcomer reads first; CHANGELOG names what was renamed."""
+
+
+@pytest.mark.parametrize(
+    "folder", [PACKAGE, DOCS, FRONT / "examples", FRONT], ids=["shoal", "docs", "examples", "front"]
+)
 def test_words(folder: Path) -> None:
     paths = [path for suffix in ("py", "md", "yaml") for path in sorted(folder.rglob(f"*.{suffix}"))]
+    if folder == FRONT:
+        paths = [folder / name for name in FRONT_PAGES]
     found = [each for path in paths if path != DOCS / "glossary.md" for each in retired_words(path)]
     counts = Counter(word for word, _ in found)
     print(", ".join(f"{word} {counts[word]}" for word in [*WORDS, *sorted(NAMES)]))

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-EXTRAS=${EXTRAS:-dev,box2d,atari,mpe,classic,butterfly,sisl,cluster,plot,video,wandb,prometheus,dashboard,population}
+EXTRAS=${EXTRAS:-dev,box2d,atari,mpe,classic,butterfly,sisl,cluster,plot,video,wandb,prometheus,dashboard,population,docs}
 stamp=.venv/.shoal-$(cat pyproject.toml constraints.txt tools/setup.sh <(echo "$EXTRAS") | sha256sum | cut -c1-16)
 [ -e "$stamp" ] && exit 0
 
@@ -39,10 +39,14 @@ if [ -n "${fallback:-}" ]; then
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$target"
 fi
 # uv leaves no bytecode, and where PYTHONDONTWRITEBYTECODE is set, as in many containers, runs leave none either: each would
-# compile a thousand modules anew, which takes longer than to train the default recipe. One update imports what a run needs.
+# compile a thousand modules anew, which takes longer than to train CartPole. One update imports what a run needs, a demo of one
+# update also what evaluates, films and plots; its team has learned nothing, and the demo says so.
 shoal=$PWD/.venv/bin/shoal first=$(mktemp -d)
 trap 'rm -rf "$first"' EXIT
 .venv/bin/python -m compileall -q shoal
 (unset PYTHONDONTWRITEBYTECODE && cd "$first" && "$shoal" train cartpole stop.updates=1 >/dev/null)
+case ",$EXTRAS," in
+*,mpe,*) (unset PYTHONDONTWRITEBYTECODE && cd "$first" && "$shoal" demo stop.updates=1 >/dev/null 2>&1 || true) ;;
+esac
 rm -f .venv/.shoal-*
 touch "$stamp"

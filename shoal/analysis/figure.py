@@ -27,6 +27,7 @@ LABEL_POINTS = 32.0
 AXIS_WORDS = {"steps": "environment steps", "seconds": "wall time", "updates": "updates of the policy"}
 WORDS = {
     "rollout/ep_rew_mean": "Training return, mean of the last 100 episodes",
+    "rollout/agent_return": "Training return of an agent, mean of the last 100 episodes",
     "rollout/ep_len_mean": "Length of an episode, mean of the last 100, in steps",
     "eval/mean_reward": "Return of greedy episodes, mean",
     "time/fps": "Environment steps per second",
@@ -45,6 +46,8 @@ class Drawing:
     """What was learned: the environment, where all runs share it."""
     goals: Sequence[float] = ()
     """Levels to reach."""
+    by_chance: float | None = None
+    """What random play earns, where it is known."""
 
 
 def require_matplotlib() -> None:
@@ -96,7 +99,9 @@ def _draw_panel(axes: Axes, drawing: Drawing, *, first: bool) -> None:
     for i, band in enumerate(drawing.bands):
         _draw_band(axes, band, COLOURS[i % len(COLOURS)], several=len(drawing.bands) > 1)
     for goal in drawing.goals:
-        _draw_goal(axes, goal)
+        _draw_level(axes, goal, f"goal {goal:g}")
+    if drawing.by_chance is not None:
+        _draw_level(axes, drawing.by_chance, f"random play {drawing.by_chance:.1f}")
     axes.margins(x=0.01, y=0.08)
     axes.set_xlim(left=min(0.0, *(float(band.x[0]) for band in drawing.bands)))
 
@@ -167,10 +172,10 @@ def _draw_band(axes: Axes, band: Band, colour: str, *, several: bool) -> None:
         axes.plot(each.x[-1:], each.y[-1:], "o", markersize=6, markerfacecolor=face, markeredgecolor=edge)
 
 
-def _draw_goal(axes: Axes, goal: float) -> None:
-    axes.axhline(goal, color=FAINT, linewidth=1, linestyle=(0, (5, 4)), zorder=1)
+def _draw_level(axes: Axes, level: float, words: str) -> None:
+    axes.axhline(level, color=FAINT, linewidth=1, linestyle=(0, (5, 4)), zorder=1)
     axes.annotate(
-        f"goal {goal:g}", (0, goal), xycoords=axes.get_yaxis_transform(), xytext=(4, 4), textcoords="offset points",
+        words, (0, level), xycoords=axes.get_yaxis_transform(), xytext=(4, 4), textcoords="offset points",
         color=FAINT, fontsize=10, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ class UpdateEvent:
     """A row of metrics: one for every `log.every` updates."""
 
     version: int
+    """How many updates there were."""
     steps: int
     """Environment steps so far."""
     metrics: dict[str, float | int | str]
@@ -22,11 +23,15 @@ class EvaluationEvent:
     """A version that was evaluated beside training."""
 
     version: int
+    """Which one was evaluated."""
     steps: int
     """Environment steps of training behind the version."""
     mean: float
+    """Its score: the mean return."""
     returns: list[float]
+    """Of every episode."""
     lengths: list[int]
+    """Of every episode, in environment steps."""
     metrics: dict[str, float]
     """The environment's own numbers, as means over the episodes."""
     best: bool
@@ -38,8 +43,11 @@ class CheckpointEvent:
     """A checkpoint that was written."""
 
     version: int
+    """Which one was saved."""
     steps: int
+    """Environment steps behind it."""
     path: Path
+    """Its folder."""
 
 
 class Callback:

@@ -93,7 +93,9 @@ class Scores:
     """
 
     returns: list[float]
+    """Of every episode."""
     lengths: list[int]
+    """Of every episode, in environment steps."""
     by_policy: dict[str, float] = field(default_factory=dict)
     """Policy -> mean return of an agent that it played; of every policy that played."""
     game: float | None = None

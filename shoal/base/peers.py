@@ -66,14 +66,23 @@ KEYS = {
 """Our key -> what others call it. Of several the first that there is: algorithms differ."""
 
 ALGORITHMS = {
-    "mappo": "ppo with algorithm.critic=central", "ippo": "ppo", "ppo2": "ppo", "recurrentppo": "ppo with model.name=gru",
-    "recurrent_ppo": "ppo with model.name=gru", "ppo_lstm": "ppo with model.name=lstm", "maskableppo": "ppo", "ppo_mask": "ppo",
-    "pg": "a2c", "reinforce": "a2c", "vtrace": "impala", "ddqn": "dqn", "c51": "dqn", "qrdqn": "dqn", "rainbow": "dqn",
-    "apex": "dqn with placement.buffers", "apex_dqn": "dqn with placement.buffers", "r2d2": "dqn with model.name=lstm",
-    "ngu": "dqn with algorithm.novelty", "agent57": "dqn with algorithm.novelty", "vdn": "qmix with algorithm.mixer=vdn",
-    "iql": "dqn", "ddpg": "sac", "td3": "sac", "a4c": "a3c with placement.agree=average",
+    "mappo": "ppo algorithm.critic=central", "ippo": "ppo", "ppo2": "ppo", "maskableppo": "ppo", "ppo_mask": "ppo",
+    "recurrentppo": "ppo model.name=gru", "recurrent_ppo": "ppo model.name=gru", "ppo_lstm": "ppo model.name=lstm",
+    "vtrace": "impala", "ddqn": "dqn", "double_dqn": "dqn", "dueling_dqn": "dqn algorithm.dueling=true", "iql": "dqn",
+    "apex": "dqn algorithm.prioritised=true algorithm.epsilon={base: 0.4, alpha: 7} placement.actors=2 placement.buffers=1",
+    "r2d2": "dqn algorithm.burn_in=8 algorithm.rescale=true algorithm.prioritised=true model.name=lstm",
+    "ngu": "dqn algorithm.novelty=true", "vdn": "qmix algorithm.mixer=vdn",
+    "a4c": "a3c placement.trainers=2 placement.agree=average",
 }  # fmt: skip
-"""Another library's algorithm -> ours, and what makes it that or comes nearest."""
+"""Another library's algorithm -> ours, and the settings that make it that."""
+ALGORITHMS |= {"apex_dqn": ALGORITHMS["apex"], "apexdqn": ALGORITHMS["apex"]}
+
+NEAREST = {
+    "pg": "a2c", "reinforce": "a2c", "c51": "dqn", "qrdqn": "dqn", "rainbow": "dqn", "agent57": "dqn algorithm.novelty=true",
+    "ddpg": "sac", "td3": "sac", "trpo": "ppo", "happo": "ppo algorithm.critic=central",
+    "maddpg": "ppo algorithm.critic=central", "coma": "ppo algorithm.critic=central",
+}  # fmt: skip
+"""An algorithm that is not here -> what comes nearest."""
 
 
 RECIPES = {
@@ -84,6 +93,29 @@ RECIPES = {
     "connect4": "connect-four", "breakout": "pong", "atari": "pong",
 }  # fmt: skip
 """What else a recipe might be called -> a recipe of it."""
+
+
+def algorithm_line(name: str) -> str | None:
+    """What to write for another library's algorithm, and a recipe of it."""
+    word = name.lower().replace("-", "_")
+    if word in NEAREST:
+        return f"algorithm.name={NEAREST[word]} comes nearest"
+    if word not in ALGORITHMS:
+        return None
+    recipe = f", as in the recipe '{RECIPES[word]}'" if word in RECIPES else ""
+    quoted = [f"'{part}'" if "{" in part else part for part in settings_of(ALGORITHMS[word])]
+    return f"write algorithm.name={' '.join(quoted)}{recipe}"
+
+
+def settings_of(line: str) -> list[str]:
+    """Split where a setting begins: a value may hold spaces."""
+    parts: list[str] = []
+    for word in line.split():
+        if not parts or "=" in word:
+            parts.append(word)
+        else:
+            parts[-1] += f" {word}"
+    return parts
 
 
 def peer_key(word: str, siblings: Iterable[str]) -> str | None:

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from shoal.base.errors import InputError, own_code
-from shoal.base.peers import ALGORITHMS
+from shoal.base.peers import algorithm_line
 
 
 def did_you_mean(word: str, known: Iterable[str], peer: str | None = None) -> str:
@@ -184,8 +184,7 @@ class Table:
         if ":" in name:
             return import_target(name, key=key)
         if name not in self.entries:
-            peer = ALGORITHMS.get(name.lower()) if self.kind == "algorithm" else None
-            raise InputError(
-                f"{key} = '{name}' is not known; {did_you_mean(name, self.entries, peer)} (or your own module:Class)"
-            )
+            line = algorithm_line(name) if self.kind == "algorithm" else None
+            remedy = line or did_you_mean(name, self.entries)
+            raise InputError(f"{key} = '{name}' is not known; {remedy} (or your own module:Class)")
         return import_target(self.entries[name], key=key)

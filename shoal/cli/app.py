@@ -89,6 +89,18 @@ def train(
 
 
 @app.command()
+def demo(
+    overrides: Overrides = None,
+    trial: Annotated[str | None, typer.Option(help="Name of this run; left out, one is made up.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Everything random follows from it.")] = None,
+) -> None:
+    """See a team learn within a minute: trained live, evaluated in mpe2, with a video and a learning curve."""
+    from shoal.cli.demo import run
+
+    run(overrides or [], trial=trial, seed=seed)
+
+
+@app.command()
 def attach(run: Run, address: Address = None) -> None:
     """Stay with a run that a cluster trains, as if started here: Ctrl-C stops it."""
     from shoal.cli.train import attach as work

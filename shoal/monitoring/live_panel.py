@@ -211,14 +211,16 @@ def _faults(progress: Progress) -> Text | None:
 def _returns(progress: Progress, most: int | None, *, roomy: bool) -> Iterator[tuple[str, str, str, list[float]]]:
     """Name, value, what it is held against, history: of each policy, since the returns of rivals do not add up.
 
-    A goal is one for the sum over all that learn, so where there is one, or one policy, the sum is shown. Training promises it
-    by its last episodes, which are fewer than those of the other mean.
+    A goal is one for the sum over all that learn, so where there is one, or one policy, the sum is shown; of a team, what each
+    agent earns as well. Training promises it by its last episodes, which are fewer than those of the other mean.
     """
     policies, goal = progress.policies, progress.stop.return_
     recent = RECENT in progress.row
     if len(policies) < 2 or goal is not None:
         random = "baseline/random_team_return" if len(policies) == 1 else ""
         yield _return(progress, "return", RETURN, "" if recent else _goal(goal), random, roomy)
+    if len(policies) == 1:
+        yield _return(progress, "per agent", policy_return(policies[0]), "", "baseline/random_agent_return", roomy)
     if recent:
         yield _return(progress, "last 20", RECENT, _goal(goal), "", roomy)
     for policy in policies[:most] if len(policies) > 1 else []:

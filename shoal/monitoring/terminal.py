@@ -171,8 +171,11 @@ def plain_line(progress: Progress) -> str:
 
 
 def _returns(progress: Progress) -> str:
-    """`return  143.2`; where several policies play, that of each."""
+    """`return  143.2`; of a team also that of each agent, beside random play; where several policies play, that of each."""
     policies = progress.policies
     if len(policies) < 2:
-        return f"return {return_text(progress.number(RETURN)):>6}"
+        line = f"return {return_text(progress.number(RETURN)):>6}"
+        agents = [f", per agent {return_text(progress.number(policy_return(policy)))}" for policy in policies]
+        random = progress.number("baseline/random_agent_return")
+        return line + "".join(agents) + (f" (random {return_text(random)})" if agents and random is not None else "")
     return ", ".join(f"{policy} {return_text(progress.number(policy_return(policy)))}" for policy in policies)

@@ -25,10 +25,16 @@ class Outcome:
     """How a run ended."""
 
     folder: Path
+    """Where the run is."""
     reason: str
+    """Which stop rule, order or callback ended it."""
     steps: int
+    """Environment steps."""
     version: int
+    """Updates."""
     seconds: float
+    """Of wall time, evaluation included."""
     scores: Scores | None
     """The last confirmation, if there was one."""
     interrupted: bool
+    """By a signal: it can be resumed."""

@@ -160,8 +160,11 @@ def test_every_name_of_ours_is_there() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["plan", "cartpole", "algorithm.name=mappo"], "did you mean 'ppo with algorithm.critic=central'?"),
-        (["plan", "cartpole", "algorithm.name=DDPG"], "did you mean 'sac'?"),
+        (
+            ["plan", "cartpole", "algorithm.name=mappo"],
+            "; write algorithm.name=ppo algorithm.critic=central, as in the recipe 'spread' (or",
+        ),
+        (["plan", "cartpole", "algorithm.name=DDPG"], "; algorithm.name=sac comes nearest (or"),
         (["plan", "mappo"], "there is no recipe 'mappo'; did you mean 'spread'?"),
         (["plan", "cartpole", "algorithm.ent_coef=0.1"], "did you mean 'entropy'?"),
         (["plan", "cartpole", "algorithm.batch_size=64"], "did you mean 'minibatch'?"),

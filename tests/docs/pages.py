@@ -39,6 +39,9 @@ def pages() -> list[Path]:
     return [
         ROOT / "README.md",
         ROOT / "CHANGELOG.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CODE_OF_CONDUCT.md",
+        ROOT / "examples/README.md",
         *sorted((ROOT / "shoal/algorithms").glob("*/README.md")),
         *sorted(DOCS.rglob("*.md")),
     ]

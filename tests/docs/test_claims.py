@@ -22,6 +22,7 @@ from shoal.api.algorithm import Needs
 from shoal.api.experiment import EnvConfig, Experiment
 from shoal.api.policy import Policy
 from shoal.base.config import Config, Named, describe
+from shoal.base.peers import peer_key
 from shoal.envs import make_env
 from shoal.models import MODELS
 from shoal.rollout.seat import as_lanes
@@ -241,6 +242,68 @@ def test_the_fields_of_a_fragment() -> None:
     assert shown[: len(fields(Fragment))] == [field.name for field in fields(Fragment)]
 
 
+# ---------------------------------------------------------------- recipes
+
+
+def cards() -> Any:
+    """`docs/recipe_cards.py`."""
+    return hooks()._beside("recipe_cards")
+
+
+def test_every_recipe_has_a_card() -> None:
+    from shoal.recipes import names
+
+    page = hooks().fill((DOCS / "recipes.md").read_text())
+    assert sorted(re.findall(r"^-   \*\*([\w-]+)\*\*", page, re.MULTILINE)) == names()
+    assert not cards().unknown()
+    for image in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page):
+        assert (DOCS / image).is_file()
+
+
+def test_a_card_tells_what_the_results_say() -> None:
+    found = cards().measured()
+    assert found["cartpole"]["bar"] == "475 within 100,000"
+    row = {
+        "bar": "475 within 100,000",
+        "greedy mean return": "500.0, 499.2",
+        "steps": "32,558, 9,737",
+        "seconds": "3, 3",
+    }
+    told = cards().facts(row)
+    assert told == (
+        "greedy return 499.2 to 500.0; bar 475 within 100,000 steps; 9,737 to 32,558 steps; 3 seconds ([Results](results.md))."
+    )
+    assert cards().facts({}).startswith("Not measured")
+
+
+# ---------------------------------------------------------------- other libraries
+
+
+@pytest.mark.parametrize("library", ["stable-baselines3", "rllib", "cleanrl"])
+def test_the_command_line_knows_what_a_page_translates(library: str) -> None:
+    """The key on the right is among those that are proposed for the name on the left, and it exists."""
+    rows = [row for row in cells(DOCS / "coming-from" / f"{library}.md", "## Settings") if len(row) == 3]
+    assert len(rows) > 25
+    known = {key for page in ("nouns/experiment.md", *FAMILY_PAGES) for key in keys_on(page)}
+    for theirs, ours, _ in rows:
+        key = ours.strip("`")
+        last = key.rpartition(".")[2]
+        assert key in known or key in MODEL_KEYS, key
+        for name in re.findall(r"`(\w+)`", theirs):
+            assert name == last or peer_key(name, [last]) in (key, last), (
+                f"{name} -> {peer_key(name, [last])}, not {key}"
+            )
+
+
+MODEL_KEYS = ("model.name", "model.hidden", "model.activation")
+FAMILY_PAGES = ("algorithms/actor_critic.md", "algorithms/q_learning.md", "algorithms/sac.md")
+
+
+def keys_on(page: str) -> set[str]:
+    """Keys of the tables of settings of a page, whole."""
+    return set(re.findall(r"^\| `([\w.]+)` \|", hooks().fill((DOCS / page).read_text()), re.MULTILINE))
+
+
 # ---------------------------------------------------------------- links
 
 
@@ -281,12 +344,20 @@ def test_the_menu_has_every_page() -> None:
 @pytest.mark.parametrize("name", shoal.__all__)
 def test_every_public_name_is_documented_with_all_that_it_has(name: str) -> None:
     """Parameters of functions, fields of records, methods and their parameters."""
-    page = (DOCS / "api.md").read_text()
+    page = hooks().fill((DOCS / "api.md").read_text())
     (section,) = re.findall(rf"^### {name}$(.*?)(?=^##|\Z)", page, re.DOTALL | re.MULTILINE)
     thing = getattr(shoal, name)
     wanted = set() if issubclass_of(thing, Exception | BaseModel) else names_of(thing)
     missing = [word for word in wanted if not re.search(rf"\b{word}\b", section)]
     assert not missing
+
+
+def test_what_has_no_docstring_is_found_by_its_empty_cell() -> None:
+    """Every field, property and method of a public record says what it is."""
+    page = hooks().fill((DOCS / "api.md").read_text())
+    assert "| of it | what it is |" in page
+    bare = re.findall(r"^\| `([^`]+)` \|  \|$", page, re.MULTILINE)
+    assert not bare
 
 
 def issubclass_of(thing: Any, kinds: Any) -> bool:

@@ -281,6 +281,17 @@ def test_every_policy_has_its_own_return_baseline_and_metrics() -> None:
     assert lines[lines.index("td_error epsilon") + 1] == "prey 0.75 0.2"
 
 
+def test_a_team_shows_what_each_agent_earns_beside_random_play() -> None:
+    row = {"step": 6_400, "rollout/ep_rew_mean": -28.5, "rollout/agent/agent_return": -9.5}
+    row |= {"baseline/random_team_return": -79.8, "baseline/random_agent_return": -26.6}
+    lines = lines_of(panel(row, 80, about(StopConfig())))
+    assert "return -28.5 random -79.8 ▁" in lines
+    assert "per agent -9.50 random -26.6 ▁" in lines
+    plain_lines, out = plain(Clock())
+    plain_lines.write(row)
+    assert "| return  -28.5, per agent -9.50 (random -26.6) |" in out.getvalue()
+
+
 def test_a_goal_is_one_for_the_sum_of_all_that_learn() -> None:
     lines = lines_of(panel({**TAG, "rollout/recent_return": 2.5}))
     assert [line for line in lines if line.startswith(("return", "last 20"))] == [
