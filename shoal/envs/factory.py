@@ -23,7 +23,7 @@ from shoal.api.experiment import EnvConfig
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.table import did_you_mean, import_module, import_target
 from shoal.envs.pettingzoo_games import draw_without_screen, find_game, is_game, is_game_id
-from shoal.envs.registry import ENVS
+from shoal.envs.registry import ENVS, OUTSIDE, outside_of
 
 Form = Literal["loop", "native"]
 Single = Any
@@ -44,6 +44,14 @@ def build_env(config: EnvConfig, num_envs: int, *, first_slot: int, render: bool
 
 
 def _build(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> Env:
+    outside = outside_of(config.id)
+    if outside is not None:
+        _choose_form(config)
+        if config.images is not None:
+            raise _no_images(config)
+        kind, target = outside
+        with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
+            return import_target(OUTSIDE[kind], key="env.id")(config.id, target, config.kwargs, num_envs, first_slot)
     if _choose_form(config) == "loop":
         make_one = _single_maker(config, render)
         copies = [make_one() for _ in range(num_envs)]
@@ -58,6 +66,8 @@ def _build(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> E
 
 def forms_of(config: EnvConfig) -> tuple[Form, ...]:
     """In which forms this environment can be had with these wrappers."""
+    if outside_of(config.id) is not None:
+        return ("native",)
     if not _is_registered(config.id):
         return ("native",) if _is_batched(_factory(config)) else ("loop",)
     spec = _spec(config)
@@ -259,6 +269,8 @@ def _remedy(error: ImportError | gymnasium.error.DependencyNotInstalled) -> str:
     text = " ".join(str(error).split())
     if "box2d" in text.lower():
         return 'pip install "shoal[box2d]"'
+    if "grpc" in text or "google" in text:
+        return 'pip install "shoal[unity]"'
     if "ale_py" in text:
         return 'pip install "shoal[atari]"'
     return f"pip install {error.name}" if isinstance(error, ImportError) and error.name else text
