@@ -98,7 +98,10 @@ class Step:
 class Footprint:
     """What processes of an environment's own take."""
 
-    processes: int
+    games: int
+    """Each with what it starts itself."""
+    copies: int
+    """Of the environment that one of them holds."""
     threads: int
     memory: int
     """Bytes."""

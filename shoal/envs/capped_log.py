@@ -39,7 +39,7 @@ class CappedLog:
     def _copy(self) -> None:
         file, size = self._open(), 0
         with self._stream:
-            while data := os.read(self._stream.fileno(), 1 << 16):
+            while data := os.read(self._stream.fileno(), min(1 << 16, self._half)):
                 self._end = (self._end + data)[-TAIL:]
                 if file is None or self._path is None:
                     continue

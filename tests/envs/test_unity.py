@@ -61,7 +61,7 @@ def test_agents_of_one_behaviour_are_copies(make: Make) -> None:
     steps = play(env, 10)
     assert [len(step.episodes) for step in steps] == [0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 3]
     assert {episode.returns["Guess"].item() for episode in steps[-1].episodes} == {5.0}
-    assert env.footprint().processes == 1  # type: ignore[union-attr]
+    assert env.footprint().games == 1  # type: ignore[union-attr]
 
 
 def test_terminal_and_deciding_in_one_message(make: Make) -> None:
@@ -104,7 +104,11 @@ def test_a_copy_whose_next_agent_comes_later_is_idle(make: Make) -> None:
 
 @pytest.mark.parametrize(
     "args",
-    ["--agents 3", "--behaviours Red?team=0 Red?team=1 Blue --gap 1", "--cut --masked --agents 3 --gap 3"],
+    [
+        "--agents 3 --gap 1",
+        pytest.param("--behaviours Red?team=0 Red?team=1 Blue --gap 1", marks=pytest.mark.slow),
+        pytest.param("--cut --masked --agents 3 --gap 3", marks=pytest.mark.slow),
+    ],
 )
 def test_the_contract_is_kept(make: Make, args: str) -> None:
     require(check_env(lambda copies: make(args, copies, reseed=True), steps=30))
@@ -127,7 +131,7 @@ def test_teams_are_sides_of_one_group(make: Make) -> None:
 def test_areas_divide_the_agents_of_a_build(make: Make) -> None:
     env = make("--behaviours Duel?team=0 Duel?team=1 --agents 2", copies=3, num_areas=2)
     assert env.groups["Duel"].agents == ("Duel_team0_0", "Duel_team0_1", "Duel_team1_0", "Duel_team1_1")
-    assert env.footprint().processes == 2  # type: ignore[union-attr]
+    assert env.footprint().games == 2  # type: ignore[union-attr]
     steps = play(env, 5, "Duel")
     assert sorted(episode.row for episode in steps[-1].episodes) == [0, 1, 2]
 

@@ -54,7 +54,7 @@ class UnityEnv(Env):
         except BaseException:
             close_all(started)
             raise
-        self.groups = layout.groups
+        self.groups, self._areas = layout.groups, layout.areas
         self.game_return = "mean" if layout.shared_reward else "sum"
         widths = {s.group: s.behaviour.codec.mask_width for s in layout.sides.values() if layout.masked[s.group]}
         self._rows = OutsideRows(self.groups, num_envs, widths)
@@ -109,7 +109,7 @@ class UnityEnv(Env):
     def footprint(self) -> Footprint:
         """As the builds are now."""
         used = [each.build.usage() for each in self._builds]
-        return Footprint(len(used), sum(threads for threads, _ in used), sum(memory for _, memory in used))
+        return Footprint(len(used), self._areas, sum(threads for threads, _ in used), sum(size for _, size in used))
 
     def close(self) -> None:
         """Let all players quit."""
