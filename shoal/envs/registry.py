@@ -39,7 +39,7 @@ ENVS = {
 }
 """Shoal's own environments: id -> `module:Class`, imported only when chosen."""
 
-OUTSIDE = {"unity": "shoal.envs.unity.env:make"}
+OUTSIDE = {"unity": "shoal.envs.unity.env:make", "godot": "shoal.envs.godot.env:make"}
 """Games that run as processes of their own, as in `unity:path/to/Build.x86_64`: the word before the colon -> who makes an Env."""
 
 

@@ -63,7 +63,11 @@ def test_past_opponents_play_the_other_team(tmp_path: Path, build: Path) -> None
 def test_qmix_learns_from_a_group_as_a_team(tmp_path: Path, build: Path) -> None:
     args = "--agents 2 --groups --grouped-reward"
     asked_for = experiment(
-        build, args, copies=2, algorithm={"name": "qmix", "unroll": 10, "reward": "mean"}, stop={"updates": 3}
+        build,
+        args,
+        copies=2,
+        algorithm={"name": "qmix", "unroll": 8, "batch": 64, "warmup": 100, "reward": "mean"},
+        stop={"updates": 3},
     )
     assert shoal.train(asked_for, on="inline", root=tmp_path, quiet=True).version == 3
 

@@ -61,13 +61,13 @@ class Build:
             self.close()
             raise
 
-    def reset(self, parameters: dict[str, float]) -> None:
-        """New episodes everywhere."""
+    def reset(self, stage: int) -> None:
+        """New episodes everywhere, with the parameters of a stage."""
         config = self._config
         size = None if config.width is None or config.height is None else (config.width, config.height)
         engine = engine_messages(config.time_scale, config.capture_frame_rate, size, config.quality_level)
         message = _command(RESET)
-        message.input.rl_input.side_channel = engine + parameter_messages(parameters)
+        message.input.rl_input.side_channel = engine + parameter_messages(config.parameters_in(stage))
         self._reply(message)
 
     def step(self, actions: dict[str, list[Any]]) -> None:

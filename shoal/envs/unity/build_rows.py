@@ -8,39 +8,61 @@ from typing import Any
 import numpy as np
 
 from shoal.api.env import Array
+from shoal.envs.game_process import GameError
+from shoal.envs.outside_env import OutsideGame
 from shoal.envs.outside_rows import OutsideRows
 from shoal.envs.unity.build import Build
 from shoal.envs.unity.layout import Layout, Side
 from shoal.envs.unity.places import Place, Places
-from shoal.envs.unity.side_channels import Statistic, read_statistics
+from shoal.envs.unity.side_channels import Statistic, read_statistics, reduced
 
 NOBODY = -1
 """Who decides and has no row: agents of areas that nobody wants."""
 
 
-class BuildRows:
+class BuildRows(OutsideGame):
     """Rows `first` to `first + used`; areas beyond those are played with default actions, and nobody looks."""
 
-    def __init__(self, build: Build, layout: Layout, rows: OutsideRows, first: int, used: int) -> None:
-        self.build, self.rows = build, np.arange(first, first + used)
-        self._layout, self._arrays, self._first, self._used = layout, rows, first, used
+    def __init__(self, build: Build, first: int, used: int, layout: Layout, arrays: OutsideRows) -> None:
+        super().__init__()
+        self._build, self._layout, self._arrays, self._first, self._used = build, layout, arrays, first, used
+        self.name, self.rows, self.editor = build.name, np.arange(first, first + used), build.file is None
         self._places = Places(layout)
         self._deciding: dict[str, list[int]] = {}
-        self.statistics: list[Statistic] = []
-        self.steps = self.failures = 0
+        self._statistics: list[Statistic] = []
 
-    def begin(self) -> None:
+    def launch(self, seed: int) -> None:
+        self._build.launch(seed)
+
+    def greet(self) -> None:
+        self._build.greet()
+
+    def reset(self, stage: int) -> None:
         """The player begins anew: it may number its agents as it likes."""
         self._places, self._deciding = Places(self._layout), {}
+        self._build.reset(stage)
 
-    def absorb(self, output: Any) -> bool:
-        """Take in a message; whether somebody of its rows decides. GameError: it does not fit what was seen first."""
+    def absorb(self, timeout: float) -> bool:
+        output = self._build.take(timeout)
         try:
             if output.side_channel:
-                self.statistics += read_statistics(output.side_channel)
+                self._statistics += read_statistics(output.side_channel)
             return self._absorb(output)
         except (ValueError, IndexError) as error:
-            raise self.build.failure(str(error)) from error
+            raise self._build.failure(str(error)) from error
+
+    def failure(self, why: str) -> GameError:
+        return self._build.failure(why)
+
+    def usage(self) -> tuple[int, int]:
+        return self._build.usage()
+
+    def close(self, *, kill: bool = False) -> None:
+        self._build.close(kill=kill)
+
+    def numbers(self) -> dict[str, float]:
+        numbers, self._statistics = reduced(self._statistics), []
+        return numbers
 
     def _absorb(self, output: Any) -> bool:
         messages = [(self._side(name), infos.value) for name, infos in output.agents.items() if len(infos.value)]
@@ -53,7 +75,6 @@ class BuildRows:
         return any(at != NOBODY for places in self._deciding.values() for at in places)
 
     def reply(self, actions: dict[str, Array] | None) -> None:
-        """Group -> `[rows, agents, ...]` of all rows; None: default actions, where nobody of these rows decides."""
         chosen = {}
         for name, places in self._deciding.items():
             side = self._layout.sides[name]
@@ -64,7 +85,7 @@ class BuildRows:
             own = actions[side.group]
             encoded = iter(codec.encode(own.reshape(-1, *own.shape[2:])[[at for at in places if at != NOBODY]]))
             chosen[name] = [codec.default if at == NOBODY else next(encoded) for at in places]
-        self.build.step(chosen)
+        self._build.step(chosen)
 
     # ------------------------------------------------------------ parts of a message
 
@@ -117,7 +138,7 @@ class BuildRows:
             return
         for info, i in zip(infos, at.tolist(), strict=True):
             if info.mask and group.mask is not None:
-                group.mask.reshape(-1, codec.mask_width)[i] = codec.allowed(info.mask)
+                group.mask.reshape(-1, codec.mask_width)[i] = codec.allowed(np.frombuffer(info.mask, np.uint8))
             elif any(info.mask):
                 raise ValueError(
                     f"'{side.behaviour.name}' masks actions, which the first look did not show: set masks=true in env.kwargs"

@@ -16,7 +16,7 @@ def look_at(build: Build, config: UnityConfig) -> dict[str, Behaviour]:
     found: dict[str, Behaviour] = {}
     living: dict[str, set[int]] = {}
     deadline = time.monotonic() + config.start_timeout
-    build.reset(config.parameters_in(0))
+    build.reset(0)
     for step in range(1_000_000):
         output = build.take(max(0.1, deadline - time.monotonic()))
         deciding = {

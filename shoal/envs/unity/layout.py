@@ -44,7 +44,7 @@ class Behaviour:
     def alike(self, other: Behaviour) -> bool:
         """They see and do the same."""
         mine, theirs = ([(s.shape, s.compressed) for s in each.sensors] for each in (self, other))
-        return mine == theirs and self.codec == other.codec
+        return mine == theirs and self.codec.alike(other.codec)
 
 
 @dataclass(frozen=True)

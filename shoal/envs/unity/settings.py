@@ -6,25 +6,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from shoal.base.config import Config, Count, Duration
+from shoal.base.config import Count
+from shoal.envs.outside_settings import OutsideConfig, Positive
 
 EDITOR_PORT = 5004
 """Where the Unity editor looks for its trainer."""
-Positive = Annotated[Count, Field(ge=1)]
 
 
-class RestartConfig(Config):
-    """When a player is ended and started anew. Episodes that are open then are cut off (truncated)."""
-
-    memory: Positive | None = None
-    """Once it and its children take more than so many bytes; against leaks."""
-    steps: Positive | None = None
-    """After so many steps."""
-    failures: Count = Field(3, ge=0)
-    """So many crashes and hangs are put up with, counted anew after 10,000 good steps; one more ends the run."""
-
-
-class UnityConfig(Config):
+class UnityConfig(OutsideConfig):
     """How builds are started and read."""
 
     no_graphics: bool = True
@@ -43,10 +32,6 @@ class UnityConfig(Config):
     """Frames per second of the game's own time; 0: as the clock says, which does not repeat itself."""
     parameters: dict[str, float | list[float]] = {}
     """Environment parameters of the game; a list has one value for each stage of a curriculum."""
-    seed: Count = Field(0, ge=0)
-    """What the seeds of players are drawn from; players take a seed only when they start."""
-    reseed: bool = False
-    """Start players anew at every reset, with a seed drawn from that of the reset: equal seeds then give equal episodes."""
     num_areas: Positive = 1
     """Training areas that a build should put up, where its scene has a replicator."""
     areas: Positive | None = None
@@ -57,20 +42,6 @@ class UnityConfig(Config):
     """Steps of a first look at a build, in which behaviours and agents are counted."""
     masks: bool | None = None
     """Whether actions are masked. Left out: as the first look shows."""
-    bins: Annotated[Count, Field(ge=2)] = 11
-    """Where a behaviour has numbers and choices: steps from -1 to 1 that each number may take."""
-    log_folder: str | None = None
-    """Keep what players print, in a file each. Left out: only the end is remembered, for errors."""
-    log_limit: Positive = 10_000_000
-    """Bytes of such a file, its older half included."""
-    restart: RestartConfig = RestartConfig()
-    """When a player is started anew."""
-    start_timeout: Duration = 60.0
-    """How long a player may take to start and show its first agents."""
-    port: Annotated[Count, Field(ge=1, le=65535)] | None = None
-    """Where the trainer listens, on loopback. Left out: any free port, and 5004 for the editor."""
-    args: list[str] = []
-    """Further arguments for the build."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
