@@ -24,7 +24,7 @@ class Sensor(NamedTuple):
     """One observation of every agent of a behaviour."""
 
     name: str
-    index: int
+    number: int
     shape: tuple[int, ...]
     compressed: bool
     """It comes as images (PNG), three channels each, and is bytes; otherwise floats."""
@@ -38,7 +38,7 @@ class Sensor(NamedTuple):
 
     def read(self, infos: Sequence[Any]) -> Array:
         """Of these agents; ValueError says what does not fit."""
-        parts = [info.observations[self.index] for info in infos]
+        parts = [info.observations[self.number] for info in infos]
         if self.compressed:
             return np.stack([read_image(part.png, self.shape, part.mapping) for part in parts])
         numbers = np.frombuffer(b"".join([part.floats.data for part in parts]), "<f4")
