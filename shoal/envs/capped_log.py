@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
 from typing import IO
+
+from shoal.base.files import plain_file
 
 TAIL = 8192
 """Bytes of the end that are remembered."""
@@ -37,22 +40,29 @@ class CappedLog:
         self._thread.join(1.0)
 
     def _copy(self) -> None:
+        """Whatever becomes of the file: a game whose pipe is full would stand still."""
         file, size = self._open(), 0
         with self._stream:
             while data := os.read(self._stream.fileno(), min(1 << 16, self._half)):
                 self._end = (self._end + data)[-TAIL:]
                 if file is None or self._path is None:
                     continue
-                if size + len(data) > self._half:
-                    file.close()
-                    os.replace(self._path, f"{self._path}.old")
-                    file, size = self._open(), 0
-                    assert file is not None
-                file.write(data)
-                file.flush()
-                size += len(data)
+                with contextlib.suppress(OSError):  # a full disk
+                    if size + len(data) > self._half:
+                        file.close()
+                        os.replace(self._path, f"{self._path}.old")
+                        file, size = self._open(), 0
+                    if file is not None:
+                        file.write(data)
+                        size += len(data)
         if file is not None:
-            file.close()
+            with contextlib.suppress(OSError):
+                file.close()
 
     def _open(self) -> IO[bytes] | None:
-        return None if self._path is None else open(self._path, "wb")
+        if self._path is None:
+            return None
+        try:
+            return open(self._path, "wb", buffering=0, opener=plain_file)
+        except OSError:
+            return None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shoal.base.descendants import below, kill_group, kill_tree
 from shoal.base.errors import InputError, ShoalError
+from shoal.base.files import make_folder
 from shoal.base.table import user_path
 from shoal.envs.capped_log import CappedLog
 
@@ -46,6 +47,13 @@ def environment_of(changes: dict[str, str | None]) -> dict[str, str]:
     return variables
 
 
+def log_path(folder: str | None, file: Path, name: str, start: int) -> Path | None:
+    """Where the log of one start of a game goes; None: nowhere. `name` ends with its number; others may use the folder too."""
+    if folder is None:
+        return None
+    return Path(folder).absolute() / f"{file.stem}-{name.rpartition(' ')[2]}-{os.getpid()}-{start}.log"
+
+
 class GameProcess:
     """One running game. It gets a process group of its own: an interrupt of the terminal is not for it."""
 
@@ -54,7 +62,7 @@ class GameProcess:
     ) -> None:
         self.name, self._path = name, log
         if log is not None:
-            log.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(log.parent)
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables,

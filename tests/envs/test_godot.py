@@ -124,7 +124,7 @@ def test_the_contract_is_kept(make: Make) -> None:
 
 def test_settings_become_arguments(make: Make, tmp_path: Path) -> None:
     make(speedup=8.0, action_repeat=4, framerate=2000, log_folder=str(tmp_path / "logs")).close()
-    log = (tmp_path / "logs" / "Game-0-1.log").read_text()
+    log = (tmp_path / "logs" / f"Game-0-{os.getpid()}-1.log").read_text()
     assert "'fixed_fps': '2000', 'speedup': '8', 'action_repeat': '4'" in log
     assert "'headless': True" in log
 

@@ -111,7 +111,7 @@ def test_logs_are_kept_within_their_limit(make: Make, tmp_path: Path) -> None:
     play(env, 10)
     env.close()
     logs = sorted((tmp_path / "logs").iterdir())
-    assert [log.name for log in logs] == ["Game-0-1.log", "Game-0-1.log.old"]
+    assert [log.name for log in logs] == [f"Game-0-{os.getpid()}-1.log", f"Game-0-{os.getpid()}-1.log.old"]
     assert sum(log.stat().st_size for log in logs) <= 100_000
 
 
@@ -232,7 +232,7 @@ def test_a_virtual_screen(make: Make, screens: Callable[[str], None], tmp_path: 
     env = make(no_graphics=False, display="xvfb", log_folder=str(tmp_path / "logs"))
     started = below(os.getpid()) - before
     env.close()
-    assert "Scripted player" in (log := (tmp_path / "logs" / "Game-0-1.log").read_text())
+    assert "Scripted player" in (log := (tmp_path / "logs" / f"Game-0-{os.getpid()}-1.log").read_text())
     assert log.splitlines()[0].endswith(":77")
     deadline = time.monotonic() + 5
     while any(lives(process) for process in started) and time.monotonic() < deadline:

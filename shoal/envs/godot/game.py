@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.api.env import Array
 from shoal.base.errors import ShoalError
-from shoal.envs.game_process import GameError, GameProcess, environment_of
+from shoal.envs.game_process import GameError, GameProcess, environment_of, log_path
 from shoal.envs.godot.layout import Layout, lay_out
 from shoal.envs.godot.link import Link
 from shoal.envs.godot.settings import EDITOR_PORT, GodotConfig
@@ -55,10 +55,7 @@ class GodotGame(OutsideGame):
             LOG.warning("%s: waiting on port %d: press Play in the editor", self.name, self._link.port)
             return
         command = [str(self._file), f"--port={self._link.port}", f"--env_seed={seed}", *self._options(), *config.args]
-        log = None
-        if config.log_folder is not None:
-            slot = self.name.rpartition(" ")[2]
-            log = Path(config.log_folder).absolute() / f"{self._file.stem}-{slot}-{self._starts}.log"
+        log = log_path(config.log_folder, self._file, self.name, self._starts)
         try:
             self._process = GameProcess(command, self.name, environment_of({}), log, config.log_limit)
         except BaseException:

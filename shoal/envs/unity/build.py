@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from shoal.base.errors import ShoalError
-from shoal.envs.game_process import GameError, GameProcess, environment_of
+from shoal.envs.game_process import GameError, GameProcess, environment_of, log_path
 from shoal.envs.unity.display import Display
 from shoal.envs.unity.protocol import OK, QUIT, RESET, STEP, VERSION, Message
 from shoal.envs.unity.server import ExchangeServer
@@ -111,10 +111,7 @@ class Build:
         self._display = Display(config.display)
         drawing = ["-nographics", "-batchmode"] if config.no_graphics else []
         command = [str(file), *drawing, "-logFile", "-", "--mlagents-port", str(port), *config.args]
-        log = None
-        if config.log_folder is not None:
-            slot = self.name.rpartition(" ")[2]
-            log = Path(config.log_folder).absolute() / f"{file.stem}-{slot}-{self._starts}.log"
+        log = log_path(config.log_folder, file, self.name, self._starts)
         variables = environment_of(self._display.variables)
         self._process = GameProcess(command, self.name, variables, log, config.log_limit)
 
