@@ -78,9 +78,11 @@ class GameProcess:
         """Its number."""
         return self._process.pid
 
-    def check(self) -> None:
-        """GameError if it has ended."""
-        code = self._process.poll()
+    def check(self, patience: float = 0.0) -> None:
+        """GameError if it has ended, or does so within `patience` seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        code = self._process.returncode
         if code is not None:
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
             raise self.failure(f"the game {how}")

@@ -159,7 +159,7 @@ def test_masks_say_what_is_allowed(make: Make) -> None:
 
 
 def test_a_mask_that_was_not_expected(make: Make) -> None:
-    env = make("--masked", masks=False, restart={"failures": 0})
+    env = make("--masked", masks=False)
     with pytest.raises(ShoalError, match="set masks=true"):
         env.reset(0)
 
@@ -209,9 +209,9 @@ def test_statistics_become_metrics_of_the_episode(make: Make) -> None:
 
 def test_behaviours_that_appear_late(make: Make) -> None:
     args = "--behaviours Early Late --late 20"
-    env = make(args, agents={"Late": 1}, restart={"failures": 0})
+    env = make(args, agents={"Late": 1})
     assert list(env.groups) == ["Early", "Late"]
-    env = make("--behaviours Early Late --late 30", look=3, restart={"failures": 0})
+    env = make("--behaviours Early Late --late 30", look=3)
     with pytest.raises(ShoalError, match="'Late' appeared late: name it in env.kwargs.agents"):
         play(env, 40, "Early")
 
@@ -222,7 +222,7 @@ def test_a_behaviour_that_never_appears(make: Make) -> None:
 
 
 def test_more_agents_than_places(make: Make) -> None:
-    env = make("--agents 2", agents={"Guess": 1}, restart={"failures": 0})
+    env = make("--agents 2", agents={"Guess": 1})
     with pytest.raises(ShoalError, match="more than 1 agents of 'Guess' live at once: set env.kwargs.agents.Guess"):
         env.reset(0)
 

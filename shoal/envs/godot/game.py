@@ -22,6 +22,8 @@ from shoal.envs.outside_rows import OutsideRows
 LOG = logging.getLogger("shoal")
 LOOK = 0.05
 """Seconds between two looks at whether the process still lives."""
+PATIENCE = 0.5
+"""Seconds in which a game that closed its connection may turn out to have ended."""
 HANDSHAKE = {"type": "handshake", "major_version": "0", "minor_version": "7"}
 
 
@@ -173,7 +175,7 @@ class GodotGame(OutsideGame):
                 self._check(deadline, late)
         except EOFError:
             if self._process is not None:
-                self._process.check()
+                self._process.check(PATIENCE)
             raise self.failure("the game closed the connection") from None
         except ValueError as error:
             raise self.failure(f"the game sent what is no message of Godot RL Agents: {error}") from error

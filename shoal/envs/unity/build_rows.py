@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shoal.api.env import Array
+from shoal.base.errors import ShoalError
 from shoal.envs.game_process import GameError
 from shoal.envs.outside_env import OutsideGame
 from shoal.envs.outside_rows import OutsideRows
@@ -91,8 +92,8 @@ class BuildRows(OutsideGame):
 
     def _side(self, name: str) -> Side:
         if name not in self._layout.sides:
-            raise ValueError(
-                f"behaviour '{name}' appeared late: name it in env.kwargs.agents, with how many an area has"
+            raise ShoalError(
+                f"{self.name}: behaviour '{name}' appeared late: name it in env.kwargs.agents, with how many an area has"
             )
         return self._layout.sides[name]
 
@@ -125,8 +126,8 @@ class BuildRows(OutsideGame):
         name = side.behaviour.name
         if self._places.take(name, info.id, info.group_id) is None:
             stem, count = side.behaviour.stem, side.count
-            raise ValueError(
-                f"more than {count * self._layout.areas} agents of '{name}' live at once: set env.kwargs.agents.{stem} to what one "
+            raise ShoalError(
+                f"{self.name}: more than {count * self._layout.areas} agents of '{name}' live at once: set env.kwargs.agents.{stem} to what one "
                 f"area has at most (now {count})"
             )
 
@@ -140,8 +141,9 @@ class BuildRows(OutsideGame):
             if info.mask and group.mask is not None:
                 group.mask.reshape(-1, codec.mask_width)[i] = codec.allowed(np.frombuffer(info.mask, np.uint8))
             elif any(info.mask):
-                raise ValueError(
-                    f"'{side.behaviour.name}' masks actions, which the first look did not show: set masks=true in env.kwargs"
+                raise ShoalError(
+                    f"{self.name}: '{side.behaviour.name}' masks actions, which the first look did not show: set masks=true in "
+                    "env.kwargs"
                 )
 
     def _at(self, place: Place) -> int:
