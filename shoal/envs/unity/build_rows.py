@@ -127,8 +127,8 @@ class BuildRows(OutsideGame):
         if self._places.take(name, info.id, info.group_id) is None:
             stem, count = side.behaviour.stem, side.count
             raise ShoalError(
-                f"{self.name}: more than {count * self._layout.areas} agents of '{name}' live at once: set env.kwargs.agents.{stem} to what one "
-                f"area has at most (now {count})"
+                f"{self.name}: more than {count * self._layout.areas} agents of '{name}' live at once: set "
+                f"env.kwargs.agents.{stem} to what one area has at most (now {count})"
             )
 
     def _show(self, side: Side, infos: list[Any], at: Array) -> None:
