@@ -44,6 +44,7 @@ bench: setup ## PPO and DQN beside their peers and the limit, replay, overhead p
 	$(BIN)/python docs/images/benchmarks.py
 	$(BIN)/python benchmarks/mappo_spread.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/unity_exchange.py
 	$(BIN)/python benchmarks/watched.py
 	$(BIN)/python benchmarks/player.py
 	$(BIN)/python benchmarks/local_overhead.py

@@ -94,6 +94,19 @@ class Step:
     episodes: list[Episode] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Footprint:
+    """What processes of an environment's own take."""
+
+    games: int
+    """Each with what it starts itself."""
+    copies: int
+    """Of the environment that one of them holds."""
+    threads: int
+    memory: int
+    """Bytes."""
+
+
 class Codec(ABC):
     """One agent's observations and actions: from what the environment's own code gives and takes to arrays, and back."""
 
@@ -131,12 +144,14 @@ class Env(ABC):
     between: Callable[[], None] | None = None
     """Called between copies that are slow and take turns: `env.timeout` is for each of them, not for all together. Set before
     `reset`."""
+    repeats: bool = True
+    """Equal seeds and equal actions give equal environments. False: a game outside that cannot promise it."""
     came_back: float = 0.0
     """Of an environment that steps while others work: when a copy last came back, by `time.monotonic`; 0: not known."""
 
     @abstractmethod
     def reset(self, seed: int) -> Step:
-        """Start new episodes everywhere. Equal seeds and equal actions give equal environments."""
+        """Start new episodes everywhere. Equal seeds and equal actions give equal environments, where it `repeats`."""
 
     @abstractmethod
     def send(self, actions: dict[str, Array]) -> None:
@@ -166,6 +181,10 @@ class Env(ABC):
     def set_stage(self, number: int) -> bool:
         """A stage of a curriculum begins with the next `reset`; False: this environment knows no stages."""
         return False
+
+    def footprint(self) -> Footprint | None:
+        """Of processes that it started, as they are now; None: there are none."""
+        return None
 
     def snapshot(self) -> Tree | None:
         """Everything needed to go on from here, or None: this environment cannot."""

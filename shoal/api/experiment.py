@@ -29,7 +29,7 @@ class EnvConfig(Config):
     """The environment, and how many copies of it."""
 
     id: Target
-    """A Gymnasium id (`CartPole-v1`), a PettingZoo game (`classic/go_v5`), or your own `module:factory` or `file.py:factory`."""
+    """A Gymnasium id (`CartPole-v1`), a PettingZoo game (`classic/go_v5`), a game (`unity:FILE`), or a `file.py:factory`."""
     num_envs: Count = Field(16, ge=1)
     """Copies in the whole run."""
     kwargs: dict[str, Any] = {}

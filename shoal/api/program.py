@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
+from shoal.api.env import Footprint
 from shoal.api.experiment import ActorRange, Experiment, ResourcesConfig
 from shoal.api.messages import Message
 from shoal.api.policy_spec import Opponent, PolicyPlan, PolicySpec
@@ -170,6 +171,8 @@ class Program:
     streams: dict[str, Stream] = field(default_factory=dict)
     opponents: tuple[Opponent, ...] = ()
     """Whom the policies that learn are evaluated against; none: everyone plays as in training."""
+    footprint: Footprint | None = None
+    """What processes of the environment's own take, of one that was looked at; None: there are none."""
 
     @property
     def learners(self) -> tuple[str, ...]:

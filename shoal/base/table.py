@@ -95,6 +95,11 @@ def from_here() -> Iterator[None]:
         _home = before
 
 
+def user_path(path: str) -> Path:
+    """A file that a setting names, as seen from that folder."""
+    return _home / path
+
+
 def import_target(target: str, *, key: str) -> Any:
     """The object that `module:attribute` or `file.py:attribute` names; `key` is the setting that said so."""
     module_name, _, attribute = target.rpartition(":")

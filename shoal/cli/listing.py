@@ -26,16 +26,21 @@ def _listing() -> dict[str, dict[str, str]]:
     import gymnasium
 
     from shoal.algorithms import ALGORITHMS
-    from shoal.envs.registry import ENVS
+    from shoal.envs.factory import family_extras
+    from shoal.envs.registry import ENVS, OUTSIDE
     from shoal.models import MODELS
 
+    families = {f"{name}/NAME": f'pip install "shoal[{extra}]"' for name, extra in family_extras().items()}
     ids = {name: "gymnasium" for name in sorted(gymnasium.registry) if "/" not in name}
     return {
         "recipes": {name: describe(name) for name in names()},
         "algorithms": {name: _summary(ALGORITHMS.load(name).Config) for name in ALGORITHMS.entries},
         "models": {"auto": "Chosen by the observation space."}
         | {name: _summary(MODELS.load(name)) for name in MODELS.entries},
-        "environments": dict.fromkeys(ENVS, "shoal") | ids,
+        "environments": dict.fromkeys(ENVS, "shoal")
+        | {f"{kind}:FILE": f"a game of {kind}'s" for kind in OUTSIDE}
+        | families
+        | ids,
     }
 
 

@@ -61,6 +61,8 @@ def _show(plan: dict[str, Any], cluster: list[str]) -> None:
             )
         for note in policy["notes"]:
             print(f"          {note}")
+    if (game := plan["games"]) is not None:
+        print(f"games     {game['count']} processes: {game['threads']} threads, {game['memory_bytes'] / 1e6:,.0f} MB")
     kept = any(policy["sequences_of_replay"] for policy in plan["policies"].values())
     print(f"memory    {plan['memory_bytes'] / 1e6:.1f} MB of streams{' and replay' if kept else ''}")
     for line in cluster:

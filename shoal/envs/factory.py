@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -22,8 +23,10 @@ from shoal.api.env import Env
 from shoal.api.experiment import EnvConfig
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.table import did_you_mean, import_module, import_target
-from shoal.envs.pettingzoo_games import draw_without_screen, find_game, is_game, is_game_id
-from shoal.envs.registry import ENVS
+from shoal.envs.game_relatives import RELATIVES
+from shoal.envs.old_gym import OldGym, follows_old_api
+from shoal.envs.pettingzoo_games import FAMILIES, draw_without_screen, find_game, is_game, is_game_id
+from shoal.envs.registry import ENVS, OUTSIDE, outside_of
 
 Form = Literal["loop", "native"]
 Single = Any
@@ -31,6 +34,8 @@ Single = Any
 _VERSIONED = re.compile(r"-v\d+$")
 ATARI = "ALE/"
 """Ids that ale-py registers."""
+GYM_FAMILIES = ("minigrid",)
+"""Packages that register single-agent environments, by which ids may begin; each is an extra of its own."""
 
 
 def build_env(config: EnvConfig, num_envs: int, *, first_slot: int, render: bool) -> Env:
@@ -44,6 +49,14 @@ def build_env(config: EnvConfig, num_envs: int, *, first_slot: int, render: bool
 
 
 def _build(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> Env:
+    outside = outside_of(config.id)
+    if outside is not None:
+        _choose_form(config)
+        if config.images is not None:
+            raise _no_images(config)
+        kind, target = outside
+        with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
+            return import_target(OUTSIDE[kind], key="env.id")(config.id, target, config.kwargs, num_envs, first_slot)
     if _choose_form(config) == "loop":
         make_one = _single_maker(config, render)
         copies = [make_one() for _ in range(num_envs)]
@@ -58,6 +71,8 @@ def _build(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> E
 
 def forms_of(config: EnvConfig) -> tuple[Form, ...]:
     """In which forms this environment can be had with these wrappers."""
+    if outside_of(config.id) is not None:
+        return ("native",)
     if not _is_registered(config.id):
         return ("native",) if _is_batched(_factory(config)) else ("loop",)
     spec = _spec(config)
@@ -93,7 +108,11 @@ def _is_registered(env_id: str) -> bool:
 
 
 def _spec(config: EnvConfig) -> EnvSpec:
-    module, _, name = config.id.rpartition(":")
+    module, name = _module_and_name(config.id)
+    if module in GYM_FAMILIES and importlib.util.find_spec(module) is None:
+        raise InputError(
+            f"env.id = '{config.id}' needs a package that is not installed: pip install \"shoal[{module}]\""
+        )
     with _explained(config, "env.id"):  # importing the module registers its environments
         if name.startswith(ATARI) and not module:
             importlib.import_module("ale_py")
@@ -105,6 +124,15 @@ def _spec(config: EnvConfig) -> EnvSpec:
         advice = did_you_mean(name, close) if close else "name the module that registers it, as in module:Id-v0"
         raise InputError(f"env.id = '{config.id}' is not known to gymnasium; {advice} (or your own module:factory)")
     return spec
+
+
+def _module_and_name(env_id: str) -> tuple[str, str]:
+    """`module:Id-v0`, `minigrid/Id-v0`, or a name that gymnasium knows."""
+    family, slash, name = env_id.partition("/")
+    if slash and family in GYM_FAMILIES:
+        return family, name
+    module, _, name = env_id.rpartition(":")
+    return module, name
 
 
 def _factory(config: EnvConfig) -> Callable[..., Any]:
@@ -137,6 +165,13 @@ def _takes(function: Callable[..., Any], parameter: str) -> bool:
         return False
 
 
+def family_extras() -> dict[str, str]:
+    """Families of environments that go by `family/NAME` -> the extra of Shoal's that brings them."""
+    games = {name: family.extra for name, family in FAMILIES.items()}
+    relatives = {name: relative.extra for name, relative in RELATIVES.items()}
+    return {"ALE": "atari", **games, **relatives, **{name: name for name in GYM_FAMILIES}}
+
+
 # ---------------------------------------------------------------- building
 
 
@@ -150,6 +185,8 @@ def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
     def make_one() -> Single:
         with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
             env = creator(**kwargs) if spec is None else gymnasium.make(spec, disable_env_checker=True, **kwargs)
+            if not is_game(env) and follows_old_api(env):
+                env = OldGym(env, config.id)
         if not (isinstance(env, gymnasium.Env) or is_game(env)):
             raise InputError(_wrong_product(config, env))
         if not is_game(env):
@@ -170,7 +207,9 @@ def _loop(copies: list[Single], config: EnvConfig, first_slot: int) -> Env:
     if config.images is not None:
         raise _no_images(config)
     from shoal.envs.gymnasium_loop import GymnasiumLoop
+    from shoal.envs.text_bits import with_text_as_bits
 
+    copies = [with_text_as_bits(env) for env in copies]
     return GymnasiumLoop(copies, config.id, first_slot=first_slot)
 
 
@@ -259,6 +298,10 @@ def _remedy(error: ImportError | gymnasium.error.DependencyNotInstalled) -> str:
     text = " ".join(str(error).split())
     if "box2d" in text.lower():
         return 'pip install "shoal[box2d]"'
+    if "grpc" in text or "google" in text:
+        return 'pip install "shoal[unity]"'
+    if "mujoco" in text.lower():
+        return 'pip install "shoal[mujoco]"'
     if "ale_py" in text:
         return 'pip install "shoal[atari]"'
     return f"pip install {error.name}" if isinstance(error, ImportError) and error.name else text

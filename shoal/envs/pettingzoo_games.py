@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from shoal.base.errors import InputError
 from shoal.base.table import did_you_mean
+from shoal.envs.game_relatives import RELATIVES
 
 
 class Family(NamedTuple):
@@ -33,6 +34,7 @@ FAMILIES = {
     "classic": Family("pettingzoo.classic", "classic"),
     "butterfly": Family("pettingzoo.butterfly", "butterfly"),
     "sisl": Family("pettingzoo.sisl", "sisl"),
+    "magent2": Family("magent2.environments", "magent2"),
 }
 FORGOTTEN = {"butterfly/knights_archers_zombies_v11": "zombie_spawn_interval"}
 """Counters that a game's own reset leaves running, so that an episode would depend on the one before."""
@@ -49,7 +51,7 @@ def is_game_id(env_id: str) -> bool:
     """Whether PettingZoo is the place to look: its versions are written `_v3`, those of gymnasium `-v3`."""
     if ":" in env_id:
         return False
-    return env_id.partition("/")[0] in {*FAMILIES, "pettingzoo"} or _GAME.search(env_id) is not None
+    return env_id.partition("/")[0] in {*FAMILIES, *RELATIVES, "pettingzoo"} or _GAME.search(env_id) is not None
 
 
 def is_game(product: object) -> bool:
@@ -67,6 +69,11 @@ def shares_reward(game: Any) -> bool:
 def find_game(env_id: str) -> Callable[..., Any]:
     """The function that builds one copy of the game."""
     family, _, game = env_id.removeprefix("pettingzoo/").partition("/")
+    if family in RELATIVES:
+        package, extra, find = RELATIVES[family]
+        if not (_is_there(package) and _is_there("pettingzoo")):
+            raise _missing(env_id, extra)
+        return find(game)
     if family not in FAMILIES:
         known = [name for each in FAMILIES for name in _games_of(each)]
         raise InputError(f"env.id = '{env_id}' is not known to PettingZoo; {_advice(env_id, known)}")

@@ -38,3 +38,12 @@ ENVS = {
     "shoal/treasure": "shoal.envs.mpe.treasure:Treasure.batch",
 }
 """Shoal's own environments: id -> `module:Class`, imported only when chosen."""
+
+OUTSIDE = {"unity": "shoal.envs.unity.env:make", "godot": "shoal.envs.godot.env:make"}
+"""Games that run as processes of their own, as in `unity:path/to/Build.x86_64`: the word before the colon -> who makes an Env."""
+
+
+def outside_of(env_id: str) -> tuple[str, str] | None:
+    """Kind and target of such an id; None: it is another."""
+    kind, colon, target = env_id.partition(":")
+    return (kind, target) if colon and kind in OUTSIDE else None

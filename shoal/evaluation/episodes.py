@@ -11,6 +11,8 @@ import numpy as np
 
 from shoal.api.env import Env, Episode
 from shoal.api.evaluation import Scores
+from shoal.api.experiment import EnvConfig
+from shoal.envs.registry import outside_of
 from shoal.evaluation.repeats import Repeats
 from shoal.rollout.deal import Deal
 from shoal.rollout.openings import Openings
@@ -21,8 +23,10 @@ MAX_COPIES = 100
 """Env copies an evaluation uses at most."""
 
 
-def copies_for(episodes: int, most: int = MAX_COPIES) -> int:
-    """How many env copies an evaluation should have."""
+def copies_for(episodes: int, env: EnvConfig, most: int = MAX_COPIES) -> int:
+    """How many env copies an evaluation should have. Games that are processes of their own: no more than in training."""
+    if outside_of(env.id) is not None:
+        most = min(most, env.num_envs)
     return math.ceil(episodes / math.ceil(episodes / most))
 
 

@@ -49,7 +49,9 @@ def make_matches(
 
 
 def _envs(program: Program, episodes: int, watch: Watch | None, stage: int) -> Env:
-    copies, render = (copies_for(episodes), False) if watch is None else (watch.copies, watch.render)
+    copies, render = (
+        (copies_for(episodes, program.experiment.env), False) if watch is None else (watch.copies, watch.render)
+    )
     return make_staged(program.experiment, stage, copies, render=render)
 
 
@@ -97,7 +99,7 @@ def seat_everyone(
 
 def make_random_evaluator(program: Program, episodes: int) -> Evaluator:
     """The same environments with everyone at random: what a return is worth is seen beside theirs."""
-    env = make_env(program.experiment.env, copies_for(episodes))
+    env = make_env(program.experiment.env, copies_for(episodes, program.experiment.env))
     seats = []
     for spec in program.policies.values():
         policy = RandomPolicy(env.groups[spec.home])

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gymnasium import Space
 
-from shoal.api.env import AgentGroup
+from shoal.api.env import AgentGroup, Footprint
 from shoal.api.experiment import Experiment
 from shoal.base.errors import ShoalError, own_code
 from shoal.envs import make_env
@@ -31,6 +31,8 @@ class EnvFacts:
     game_return: Literal["sum", "mean"]
     first: dict[str, View]
     """Group -> what its agents see after a reset, as lanes."""
+    footprint: Footprint | None = None
+    """What processes of the environment's own take, of one copy."""
 
 
 def inspect_env(experiment: Experiment) -> EnvFacts:
@@ -40,4 +42,5 @@ def inspect_env(experiment: Experiment) -> EnvFacts:
         masks = {name: turn.action_mask for name, turn in first.turns.items()}
         widths = {name: None if mask is None else mask.shape[-1] for name, mask in masks.items()}
         seen = {name: copy.deepcopy(as_lanes(turn)) for name, turn in first.turns.items()}
-        return EnvFacts(env.groups, widths, state_space_of(env.groups, first), env.game_return, seen)
+        state = state_space_of(env.groups, first)
+        return EnvFacts(env.groups, widths, state, env.game_return, seen, env.footprint())

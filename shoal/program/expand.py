@@ -73,7 +73,7 @@ def expand(
     check_league(experiment, specs, plans)
     placement = resolve_placement(experiment, plans.values(), exact=exact)
     resolved = experiment.model_copy(update={"placement": placement, **_sections_in_use(experiment, specs)})
-    program = Program(resolved, specs, facts.game_return)
+    program = Program(resolved, specs, facts.game_return, footprint=facts.footprint)
     if against is None and (experiment.evaluation is not None or experiment.stop.return_ is not None):
         against = default_opponents(experiment)
         if "past" in against and not experiment.plays_itself:

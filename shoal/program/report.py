@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -49,9 +50,21 @@ def plan_of(program: Program) -> dict[str, Any]:
         },
         "streams": {name: _stream(stream) for name, stream in program.streams.items()},
         "policies": policies,
+        "games": _games(program),
         "memory_bytes": replay + sum(map(nbytes_of, program.streams.values())),
         "settings": program.experiment.model_dump(),
     }
+
+
+def _games(program: Program) -> dict[str, int] | None:
+    """Games that run as processes of their own, by the one that was looked at."""
+    one = program.footprint
+    if one is None:
+        return None
+    copies = math.ceil(program.experiment.env.num_envs / program.producers)
+    count = program.producers * math.ceil(copies / one.copies)
+    threads, memory = one.threads // one.games, one.memory // one.games
+    return {"count": count, "threads": count * threads, "memory_bytes": count * memory}
 
 
 def nbytes_of(stream: Stream) -> int:

@@ -130,6 +130,7 @@ def evaluate(
     tell         hears how far it is
     """
     loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root, against=against)
-    watch = Watch(derive_seed(seed, "rollout"), copies_for(episodes), explore=stochastic, thoughts=False)
+    copies = copies_for(episodes, loaded.program.experiment.env)
+    watch = Watch(derive_seed(seed, "rollout"), copies, explore=stochastic, thoughts=False)
     with closing(seat_run(loaded, episodes, watch, openings)) as evaluator:
         return evaluator.evaluate(episodes, seed=derive_seed(seed, "evaluation"), tell=tell), loaded.version

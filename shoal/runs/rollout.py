@@ -48,7 +48,8 @@ def rollout(
     out = None if out is None else Path(out).absolute()
     met = [] if against is None else [against]
     loaded = load_run(run, overrides=overrides, checkpoint=checkpoint, root=root, against=met)
-    watch = Watch(derive_seed(seed, "rollout"), copies_for(episodes, MAX_COPIES), explore=stochastic, render=video)
+    copies = copies_for(episodes, loaded.program.experiment.env, MAX_COPIES)
+    watch = Watch(derive_seed(seed, "rollout"), copies, explore=stochastic, render=video)
     scored = list(loaded.program.learners)
     with ExitStack() as stack:
         players = stack.enter_context(closing(seat_run(loaded, episodes, watch, openings)))

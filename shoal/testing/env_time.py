@@ -158,6 +158,8 @@ class Trial:
 
 def equal_seeds_reproduce_everything(trial: Trial) -> str:
     """The same environment reset again, and a new one, live through the same bits."""
+    if not trial.env.repeats:
+        return "not checked: this environment does not promise to repeat itself"
     remedy = "draw all chance from the seed given to reset (gymnasium: super().reset(seed=seed), then self.np_random)"
     for whose, env in (("the same environment, reset again,", trial.env), ("a new environment", trial.build())):
         again = trial.play(env, trial.seed)

@@ -65,8 +65,9 @@ class ConfirmationSpec(WorkerSpec):
         program, experiment = context.program, context.program.experiment
         plans = Plans(program)  # a trainer in the same process has its own
         weights = make_weights(context, plans)
+        copies = copies_for(experiment.stop.episodes, experiment.env)
         return ConfirmationWorker(
-            self.name, weights, lambda: make_staged(experiment, 0, copies_for(experiment.stop.episodes)),
+            self.name, weights, lambda: make_staged(experiment, 0, copies),
             seating(program, plans, weights), context.streams.waiter, episodes=experiment.stop.episodes,
             seed=experiment.seed, timeout=experiment.env.timeout, heartbeat=context.heartbeat,
             faults=context.faults_of(self),

@@ -58,7 +58,7 @@ class EvaluationSpec(WorkerSpec):
     def build(self, context: Context) -> EvaluationWorker:
         program, experiment = context.program, context.program.experiment
         config = resolved(experiment.evaluation)
-        env = StagedEnv(experiment, copies_for(config.episodes))
+        env = StagedEnv(experiment, copies_for(config.episodes, experiment.env))
         env.watched = config.metrics
         rules = Rules(
             config, experiment.stop, experiment.seed, experiment.env.timeout, max(0, len(experiment.curriculum) - 1)

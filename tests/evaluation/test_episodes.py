@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from shoal.api.evaluation import Scores, bootstrap_interval
+from shoal.api.experiment import EnvConfig
 from shoal.base.seeding import Noise
 from shoal.envs.gymnasium_loop import GymnasiumLoop
 from shoal.evaluation.episodes import EpisodeBatch, copies_for
@@ -64,7 +65,11 @@ def test_at_least_one_episode_of_every_copy_counts() -> None:
 
 @pytest.mark.parametrize(("episodes", "copies"), [(1, 1), (32, 32), (100, 100), (101, 51), (250, 84)])
 def test_copies(episodes: int, copies: int) -> None:
-    assert copies_for(episodes) == copies
+    assert copies_for(episodes, EnvConfig(id="shoal/chain")) == copies
+
+
+def test_games_outside_are_not_multiplied() -> None:
+    assert copies_for(100, EnvConfig(id="unity:Game.x86_64", num_envs=4)) == 4
 
 
 # ---------------------------------------------------------------- intervals
