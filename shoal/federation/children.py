@@ -71,7 +71,7 @@ class Child:
         """For people."""
         return {
             "name": self.name, "connected": self.connected, "where": self.where, "rounds": self.rounds,
-            "staleness": self.staleness, "rate": round(self.rate, 1), "score": self.score, "strikes": strikes,
+            "staleness": self.staleness, "bytes/s": round(self.rate), "score": self.score, "strikes": strikes,
         }  # fmt: skip
 
 

@@ -24,9 +24,11 @@ HEADER = 4096
 
 
 def fingerprint_of(experiment: Experiment) -> str:
-    """SHA-256 of what children and parent have to have in common. How long an environment may take is no part of it."""
+    """SHA-256 of what children and parent have to have in common. How many copies a child has, and their time limit, is not."""
     plain = experiment.model_dump(mode="json", include=set(COMMON))
-    plain["env"] = {key: value for key, value in plain["env"].items() if key not in ("timeout", "background")}
+    plain["env"] = {
+        key: value for key, value in plain["env"].items() if key not in ("num_envs", "timeout", "background")
+    }
     return _digest(plain)
 
 
