@@ -29,7 +29,6 @@ from shoal.federation.network import (
     NetworkThread,
     StopCallingError,
     keep_calling,
-    quietly,
     serve_channels,
 )
 
@@ -105,11 +104,7 @@ class Call:
             except StopCallingError:
                 return
 
-        async def begin() -> None:
-            quietly(asyncio.get_running_loop())
-            await serve_channels(sock, self._credentials, one)
-
-        self._network.run(begin(), 10.0)
+        self._network.start(serve_channels(sock, self._credentials, one))
 
     def send(self, parcel: Parcel) -> None:
         """If there is a connection; otherwise it is not sent."""

@@ -26,7 +26,7 @@ from shoal.federation.messages import (
     common_protocol,
     expect,
 )
-from shoal.federation.network import GuardedSocket, NetworkThread, keep_calling, quietly, serve_channels
+from shoal.federation.network import GuardedSocket, NetworkThread, keep_calling, serve_channels
 
 LOOK = 1.0
 """Seconds between two looks at who is allowed."""
@@ -102,11 +102,7 @@ class Hub:
     def listen(self, sock: GuardedSocket) -> None:
         """Children call."""
 
-        async def begin() -> None:
-            quietly(asyncio.get_running_loop())
-            await serve_channels(sock, self._credentials, self._session)
-
-        self._network.run(begin(), 10.0)
+        self._network.start(serve_channels(sock, self._credentials, self._session))
         self._network.start(self._watch())
 
     def call(self, uris: list[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from websockets.asyncio.client import connect
 from websockets.asyncio.connection import Connection
-from websockets.asyncio.server import Server, serve
+from websockets.asyncio.server import serve
 from websockets.exceptions import InvalidHandshake, InvalidURI
 
 from shoal.base.errors import InputError
@@ -46,6 +46,7 @@ class NetworkThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
+        self.loop.set_exception_handler(lambda _, said: LOG.info("network: %s", said.get("message", "")))
         self.loop.run_forever()
 
     def put(self, event: Any) -> None:
@@ -134,8 +135,8 @@ def parse_address(address: str) -> tuple[str, int]:
     return name.strip("[]"), int(port)
 
 
-async def serve_channels(sock: GuardedSocket, credentials: Credentials, handle: Serve) -> Server:
-    """Hear whoever shows a certificate of this authority; `handle` has each connection until it returns."""
+async def serve_channels(sock: GuardedSocket, credentials: Credentials, handle: Serve) -> None:
+    """Hear whoever shows a certificate of this authority; `handle` has each connection until it returns. Until it is cancelled."""
 
     async def session(connection: Connection) -> None:
         channel = Channel(connection)
@@ -144,8 +145,10 @@ async def serve_channels(sock: GuardedSocket, credentials: Credentials, handle: 
         finally:
             await channel.close()
 
-    context = credentials.context(server=True)
-    return await serve(session, sock=sock, ssl=context, server_header=None, logger=_QUIET, **OPTIONS)
+    with sock:
+        context = credentials.context(server=True)
+        async with serve(session, sock=sock, ssl=context, server_header=None, logger=_QUIET, **OPTIONS):
+            await asyncio.get_running_loop().create_future()
 
 
 # ---------------------------------------------------------------- to call
@@ -223,8 +226,3 @@ class _Quiet:
 
 
 _QUIET: Any = _Quiet()
-
-
-def quietly(loop: asyncio.AbstractEventLoop) -> None:
-    """What nobody awaited is a line of the log, without the traceback of a library."""
-    loop.set_exception_handler(lambda _, said: LOG.info("network: %s", said.get("message", "")))

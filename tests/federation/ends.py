@@ -35,6 +35,17 @@ def until(what: Callable[[], Any], seconds: float = 60.0, why: Callable[[], str]
     raise AssertionError(f"not within {seconds} s: {why()}")
 
 
+def environment() -> dict[str, str]:
+    """In which a command finds what this process has found."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def command(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`shoal WORDS`, there."""
+    argv = [sys.executable, "-m", "shoal.cli", *words]
+    return subprocess.run(argv, capture_output=True, text=True, cwd=place, timeout=120, env=environment())
+
+
 class End:
     """One command, and the folder of its run."""
 
@@ -44,7 +55,6 @@ class End:
         self.folder = place / "runs" / "toy" / trial
         self.output = place / f"{trial}.txt"
         argv = [sys.executable, "-m", "shoal.cli", *words, "--trial", trial]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with self.output.open("ab") as file:
             self.process = subprocess.Popen(
                 wrap(argv) if wrap else argv,
