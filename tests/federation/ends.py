@@ -61,7 +61,7 @@ class End:
                 cwd=place,
                 stdout=file,
                 stderr=file,
-                env=environment,
+                env=environment(),
                 start_new_session=True,
             )
 

@@ -6,7 +6,6 @@ import json
 import signal
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from shoal.api.experiment import load_experiment
 from shoal.checkpoints.store import CheckpointStore
 from shoal.federation import start
 from shoal.federation.layout import fingerprint_of
-from tests.federation.ends import Federation, until
+from tests.federation.ends import Federation, command, until
 
 
 @pytest.fixture
@@ -77,9 +76,8 @@ def test_two_children_and_the_end(federation: Federation) -> None:
     assert parent.said("anna joined from this machine")
     assert [event for event in parent.lines("events.jsonl") if event["kind"] == "evaluation"]
     assert stat.S_IMODE((parent.folder / "federation.json").stat().st_mode) == 0o600
-    command = [sys.executable, "-m", "shoal.cli", "evaluate", str(parent.folder), "--episodes", "4", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=federation.place, timeout=60, check=True)
-    assert json.loads(done.stdout)
+    done = command(federation.place, "evaluate", str(parent.folder), "--episodes", "4", "--json")
+    assert json.loads(done.stdout)["version"] == 8
     leaks = [str(federation.port), "127.0.0.1", "PRIVATE KEY"]
     for end in (parent, *children):
         for path in (
@@ -97,14 +95,8 @@ def test_status_and_stop(federation: Federation) -> None:
     parent.reaches(2, 90)
 
     def shoal_(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "shoal.cli", *words],
-            capture_output=True,
-            text=True,
-            cwd=federation.place,
-            timeout=60,
-            check=True,
-        )
+        done = command(federation.place, *words)
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     document = json.loads(until(lambda: shoal_("status", "toy/parent", "--json")))
@@ -157,13 +149,10 @@ def test_what_belongs_to_a_fingerprint(tmp_path: Path) -> None:
         (["parent", "multi-cartpole", "--listen", "127.0.0.1:1"], "one can be shared"),
     ],
 )
-def test_mistakes_are_one_line(
-    federation: Federation, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(federation.place)
+def test_mistakes_are_one_line(federation: Federation, words: list[str], said: str) -> None:
     if words[0] == "child" and "--credentials" not in words:
         words = [*words, "--credentials", "anna"]
-    done = subprocess.run([sys.executable, "-m", "shoal.cli", *words], capture_output=True, text=True, timeout=60)
+    done = command(federation.place, *words)
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -213,8 +202,7 @@ def test_a_worker_that_is_killed_is_started_again_at_either_end(federation: Fede
     parent, child = federation.parent(), federation.child("anna")
     parent.reaches(3, 90)
     for end, name in ((child, "uplink"), (parent, "parent")):
-        command = [sys.executable, "-m", "shoal.cli", "status", str(end.folder), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=federation.place, timeout=60, check=True)
+        done = command(federation.place, "status", str(end.folder), "--json")
         (worker,) = [each for each in json.loads(done.stdout)["workers"] if each["name"] == name]
         version = parent.version
         subprocess.run(["kill", "-9", str(worker["pid"])], check=True)
