@@ -1,9 +1,10 @@
 """One message as bytes, and back: a fixed head, a JSON header, blocks of raw bytes with a SHA-256 each.
 
-    magic 4 | protocol 1 | kind 1 | sequence 8 | header length 4 | blocks 1 | header | (length 8 | SHA-256 32 | bytes) ...
+    magic 4 | protocol 1 | kind 1 | sequence 8 | header length 4 | blocks 1 | SHA-256 32
+    header | (length 8 | SHA-256 32 | bytes) ...
 
-All numbers are big-endian. Nothing is allocated by what a length says: lengths are compared with the bytes that are there. What is
-not exactly as it should be is a FrameError, whatever it is.
+The first SHA-256 is over all before it, the header, and what precedes each block. All numbers are big-endian. Nothing is allocated
+by what a length says: lengths are compared with the bytes that are there. What is not exactly as it should be is a FrameError.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ PROTOCOL = 1
 MAGIC = b"SHOL"
 HEAD = struct.Struct(">4sBBQIB")
 BLOCK = struct.Struct(">Q32s")
+DIGEST = 32
 FIRST = 4096
 """Bytes of a frame at most, before the two ends have agreed on anything."""
 MAX_HEADER = 256 << 10
@@ -46,15 +48,19 @@ def encode(frame: Frame, sequence: int) -> bytes:
     if len(header) > MAX_HEADER or len(frame.blocks) > MAX_BLOCKS:
         raise FrameError(f"a {frame.kind} of {len(header)} bytes and {len(frame.blocks)} blocks is too long")
     head = HEAD.pack(MAGIC, PROTOCOL, KINDS.index(frame.kind), sequence, len(header), len(frame.blocks))
-    parts = [head, header]
-    for block in frame.blocks:
-        parts += [BLOCK.pack(len(block), hashlib.sha256(block).digest()), block]
-    return b"".join(parts)
+    before = [BLOCK.pack(len(block), hashlib.sha256(block).digest()) for block in frame.blocks]
+    blocks = [part for pair in zip(before, frame.blocks, strict=True) for part in pair]
+    return b"".join([head, digest_of(head, header, before), header, *blocks])
+
+
+def digest_of(head: bytes, header: bytes, before: list[bytes]) -> bytes:
+    """Of all of a frame but its blocks, which have their own."""
+    return hashlib.sha256(b"".join([head, header, *before])).digest()
 
 
 def size_of(header: int, blocks: tuple[int, ...]) -> int:
     """Bytes of a frame whose header and blocks are so long."""
-    return HEAD.size + header + sum(BLOCK.size + block for block in blocks)
+    return HEAD.size + DIGEST + header + sum(BLOCK.size + block for block in blocks)
 
 
 def decode(data: bytes, sequence: int) -> Frame:
@@ -70,26 +76,29 @@ def decode(data: bytes, sequence: int) -> Frame:
         raise FrameError("its head says what cannot be")
     if number != sequence:
         raise FrameError(f"it is number {number}, and {sequence} is due: it was lost, replayed or reordered")
-    at = HEAD.size + header_nbytes
+    at = HEAD.size + DIGEST + header_nbytes
     if at > len(data):
         raise FrameError("it ends within its header")
-    header = _header(data[HEAD.size : at])
-    found, view = [], memoryview(data)
+    header, before, places = data[HEAD.size + DIGEST : at], [], []
     for _ in range(blocks):
         if at + BLOCK.size > len(data):
             raise FrameError("it ends between two blocks")
-        nbytes, digest = BLOCK.unpack_from(data, at)
+        nbytes, _ = BLOCK.unpack_from(data, at)
+        before.append(data[at : at + BLOCK.size])
         at += BLOCK.size
         if nbytes > len(data) - at:
             raise FrameError("it ends within a block")
-        block = bytes(view[at : at + nbytes])
-        if hashlib.sha256(block).digest() != digest:
-            raise FrameError("a block is not what its SHA-256 says")
-        found.append(block)
+        places.append((at, at + nbytes))
         at += nbytes
     if at != len(data):
         raise FrameError("something follows its last block")
-    return Frame(KINDS[kind], header, tuple(found))
+    if data[HEAD.size : HEAD.size + DIGEST] != digest_of(data[: HEAD.size], header, before):
+        raise FrameError("it is not what its SHA-256 says")
+    found = tuple(data[start:end] for start, end in places)
+    for block, said in zip(found, before, strict=True):
+        if hashlib.sha256(block).digest() != said[-32:]:
+            raise FrameError("a block is not what its SHA-256 says")
+    return Frame(KINDS[kind], _header(header), found)
 
 
 def _header(raw: bytes) -> dict[str, Any]:

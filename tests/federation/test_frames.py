@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.federation.frames import BLOCK, HEAD, KINDS, MAX_HEADER, Frame, FrameError, decode, encode, size_of
+from shoal.federation.frames import (
+    BLOCK,
+    HEAD,
+    KINDS,
+    MAX_HEADER,
+    Frame,
+    FrameError,
+    decode,
+    digest_of,
+    encode,
+    size_of,
+)  # fmt: skip
 from shoal.federation.messages import Bye, Contribution, Hello, Parcel, RefusedError, Weights, common_protocol, expect
 
 words = st.text(max_size=20)
@@ -44,14 +55,50 @@ def test_a_shorter_or_longer_one_is_refused(frame: Frame, data: st.DataObject) -
 
 
 @settings(deadline=None)
-@given(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=8), st.data())
-def test_a_flipped_bit_of_a_block_is_found(blocks: list[bytes], data: st.DataObject) -> None:
-    whole = bytearray(encode(Frame("weights", {"a": 1}, tuple(blocks)), 3))
-    first = HEAD.size + len(b'{"a":1}')
-    place = data.draw(st.integers(first, len(whole) - 1))
-    whole[place] ^= 1 << data.draw(st.integers(0, 7))
+@given(frames, st.data())
+def test_a_flipped_bit_is_found(frame: Frame, data: st.DataObject) -> None:
+    whole = bytearray(encode(frame, 3))
+    whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(FrameError):
         decode(bytes(whole), 3)
+
+
+def test_of_twenty_thousand_tampered_messages_none_is_taken() -> None:
+    """Flipped, cut, lengthened, replayed, swapped, spliced: a connection has seen message 5, and 6 is due."""
+    draw = random.Random(2)
+    header = {
+        "round": 0,
+        "base": 0,
+        "samples": 5,
+        "updates": 1,
+        "seconds": 0.5,
+        "error": 0.0,
+        "score": 1.5,
+        "episodes": 2,
+    }
+    sent = [
+        encode(Frame("contribution", {**header, "round": number}, (draw.randbytes(200), draw.randbytes(40))), number)
+        for number in range(20)
+    ]  # fmt: skip
+    taken = 0
+    for number in range(20_000):
+        whole, other = sent[6], sent[draw.randrange(20)]
+        at = draw.randrange(1, len(whole))
+        tampered = [
+            whole[:at] + bytes([whole[at] ^ (1 << draw.randrange(8))]) + whole[at + 1 :],
+            whole[:at],
+            whole + draw.randbytes(draw.randrange(1, 50)),
+            sent[draw.choice([0, 1, 2, 3, 4, 5])],
+            sent[draw.randrange(7, 20)],
+            whole[:at] + other[at:] if other is not whole else whole[:at],
+        ][number % 6]
+        try:
+            decode(tampered, 6)
+            taken += 1
+        except FrameError:
+            pass
+    assert taken == 0
+    decode(sent[6], 6)
 
 
 def test_ten_thousand_broken_frames_end_in_one_kind_of_error() -> None:
@@ -77,13 +124,12 @@ def test_ten_thousand_broken_frames_end_in_one_kind_of_error() -> None:
         except FrameError:
             continue
         taken += 1
-        assert isinstance(found.header, Hello | Bye)
-    assert taken < 5000  # some changes leave a frame that is as good: another letter of a session
+        assert found.header.kind == "hello"
+    assert taken <= 10, "what was broken and mended again"
 
 
 def test_nothing_is_allocated_by_what_a_length_says() -> None:
-    head = HEAD.pack(b"SHOL", 1, 4, 0, 2, 1) + b"{}"
-    huge = head + BLOCK.pack(1 << 60, b"\0" * 32)
+    huge = HEAD.pack(b"SHOL", 1, 4, 0, 2, 1) + bytes(32) + b"{}" + BLOCK.pack(1 << 60, bytes(32))
     tracemalloc.start()
     try:
         with pytest.raises(FrameError, match="within a block"):
@@ -97,7 +143,8 @@ def test_nothing_is_allocated_by_what_a_length_says() -> None:
 
 @pytest.mark.parametrize("header", [b"[1]", b'{"a":NaN}', b'{"a":1,"a":2}', b"\xff", b"[" * 5000, b'{"a":1e999}'])
 def test_a_header_that_is_no_object_is_refused(header: bytes) -> None:
-    raw = HEAD.pack(b"SHOL", 1, KINDS.index("bye"), 0, len(header), 0) + header
+    head = HEAD.pack(b"SHOL", 1, KINDS.index("bye"), 0, len(header), 0)
+    raw = head + digest_of(head, header, []) + header
     with pytest.raises(FrameError):
         Parcel.of(decode(raw, 0))
 
