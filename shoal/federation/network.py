@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import random
 import socket
@@ -40,6 +41,7 @@ class NetworkThread:
     def __init__(self, name: str, wake: Callable[[], object] | None = None) -> None:
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._wake = wake
+        self._tasks: set[Any] = set()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -63,8 +65,17 @@ class NetworkThread:
                 yield self.inbox.get_nowait()
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """In the thread, and without a result."""
-        asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        """In the thread, and without a result. A loop holds its tasks weakly, so they are held here."""
+
+        async def held() -> None:
+            task = asyncio.current_task()
+            self._tasks.add(task)
+            try:
+                await coroutine
+            finally:
+                self._tasks.discard(task)
+
+        asyncio.run_coroutine_threadsafe(held(), self.loop)
 
     def run(self, coroutine: Coroutine[Any, Any, Any], timeout: float) -> Any:
         """In the thread; its result is waited for."""
@@ -185,7 +196,8 @@ def _said(error: BaseException) -> str:
         return f"its certificate is not good: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {error.reason or 'the other end hung up'}"
-    return getattr(error, "strerror", None) or type(error).__name__
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if isinstance(number, int) and number > 0 else type(error).__name__
 
 
 async def keep_calling(uri: str, credentials: Credentials, handle: Serve, tell: Callable[[str], None]) -> None:

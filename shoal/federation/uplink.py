@@ -8,8 +8,8 @@ says.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import ClassVar, Self
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -35,6 +35,26 @@ PATIENCE = 0.02
 """Seconds that a poll waits for the network, in a run of one thread."""
 
 
+class Inbox(Protocol):
+    """Where what the network says is found."""
+
+    def take(self, timeout: float = 0.0) -> Iterable[object]:
+        """All that came."""
+
+    def stop(self) -> None:
+        """The worker ends."""
+
+
+class Line(Protocol):
+    """What carries contributions away."""
+
+    def send(self, parcel: Parcel) -> None:
+        """If there is a connection."""
+
+    def close(self, reason: str) -> None:
+        """Say goodbye."""
+
+
 class UplinkSpec(WorkerSpec):
     """One per child."""
 
@@ -54,26 +74,40 @@ class UplinkSpec(WorkerSpec):
         return [*ups, Port(names.down(policy), "write", shape)]
 
     def build(self, context: Context) -> UplinkWorker:
+        network, plan = NetworkThread("uplink", context.streams.wake), Plan.of(context)
+        worker = self.worker(context, network)
+        call = Call(
+            network, plan.identity, plan.fingerprint, worker.layout,
+            lambda offer: mismatch(offer, plan.fingerprint, worker.layout),
+        )  # fmt: skip
+        worker.connect(call)
+        for uri in plan.call:
+            call.to(uri)
+        if plan.listen is not None:
+            call.listen(listening(plan.listen))
+        return worker
+
+    def worker(self, context: Context, network: Inbox) -> UplinkWorker:
+        """Not connected yet."""
         program, streams = context.program, context.streams
         policy = one_learner(program)
         algorithm = context.plans[policy].algorithm
         size, features = sizes(algorithm)
         ups = [Up(streams.mailbox(names.up(policy, rank)), size, features) for rank in range(program.trainers)]
         down = Down(streams.mailbox(names.down(policy)), size, features)
-        network = NetworkThread("uplink", streams.wake)
-        worker = UplinkWorker(self.name, policy, ups, down, network, Layout.of(algorithm), alone=not context.supervised)
-        worker.begin(Plan.of(context))
-        return worker
+        layout = Layout.of(algorithm)
+        return UplinkWorker(self.name, policy, ups, down, network, layout, alone=not context.supervised)
 
 
 class UplinkWorker(Worker):
     """`alone`: in one thread with the replicas, which may wait for it: then it waits for the network a little."""
 
     def __init__(
-        self, name: str, policy: str, ups: list[Up], down: Down, network: NetworkThread, layout: Layout, *, alone: bool
+        self, name: str, policy: str, ups: list[Up], down: Down, network: Inbox, layout: Layout, *, alone: bool
     ) -> None:
         self.name, self._policy, self._ups, self._down = name, policy, ups, down
-        self._network, self._layout, self._alone = network, layout, alone
+        self._network, self.layout, self._alone = network, layout, alone
+        self._call: Line | None = None
         self._codec: Codec | None = None
         self._sender: Sender | None = None
         self._base: Vector | None = None
@@ -94,19 +128,12 @@ class UplinkWorker(Worker):
         self._episodes: list[float] = []
         self._metrics: dict[str, Metric] = {}
 
-    def begin(self, plan: Plan) -> None:
-        """Call, or wait to be called."""
-        self._call = Call(
-            self._network, plan.identity, plan.fingerprint, self._layout,
-            lambda offer: mismatch(offer, plan.fingerprint, self._layout),
-        )  # fmt: skip
-        for uri in plan.call:
-            self._call.to(uri)
-        if plan.listen is not None:
-            self._call.listen(listening(plan.listen))
+    def connect(self, call: Line) -> None:
+        """Who carries contributions away."""
+        self._call = call
 
     def close(self) -> None:
-        if hasattr(self, "_call"):
+        if self._call is not None:
             self._call.close("the child has ended")
         self._network.stop()
 
@@ -132,6 +159,7 @@ class UplinkWorker(Worker):
 
     def _contribute(self, rounds: list[int]) -> None:
         """The mean of the replicas, and the news of their normalisers, which are added up."""
+        assert self._call is not None
         assert self._sender is not None
         assert self._base is not None
         found = [up.read() for up in self._ups]
@@ -142,7 +170,7 @@ class UplinkWorker(Worker):
         vector = vector.astype(np.float32)
         values = self._base_statistics
         for *_, own in given:
-            values = carried(own, self._base_statistics, values, self._layout.features)
+            values = carried(own, self._base_statistics, values, self.layout.features)
         updates, steps = sum(each[0] for each in given), sum(each[1] for each in given)
         self._kept_back = self._sender.residual.copy()
         data, _ = self._sender.send(vector, self._base)
@@ -184,14 +212,14 @@ class UplinkWorker(Worker):
         """At first go to the parent's weights; after a break only what is new there counts, and what was learned since stays."""
         try:
             weights, values = (
-                self._layout.codec("fp32", 1.0).decode(blocks[0], np.zeros(0, np.float32)),
+                self.layout.codec("fp32", 1.0).decode(blocks[0], np.zeros(0, np.float32)),
                 parse_statistics(blocks[1]),
             )
         except FrameError as error:
             return [Finished(f"the parent's weights are no good: {error}")]
         taken = self._open >= 0 and header.answers >= self._open
         if self._sender is None:
-            self._codec = self._layout.codec(offer.encoding, offer.share)
+            self._codec = self.layout.codec(offer.encoding, offer.share)
             self._sender = Sender(self._codec)
             self._down.give(None, weights, values, answered=False)
         elif taken:
