@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -110,7 +110,7 @@ def parent(
     """Mix what children on other networks learn, until a stop rule ends it."""
     from shoal.cli.federation import run_parent
 
-    options = {"credentials": credentials, "listen": listen, "children": children or []}
+    options: dict[str, Any] = {"credentials": credentials, "listen": listen, "children": children or []}
     run_parent(recipe, overrides or [], trial=trial, resume=resume, **options)
 
 
@@ -137,7 +137,14 @@ def child(
     """Train here, and let a parent elsewhere mix it with what others learn."""
     from shoal.cli.federation import run_child
 
-    options = {"credentials": credentials, "cores": cores, "seed": seed, "on": on, "trial": trial, "resume": resume}
+    options: dict[str, Any] = {
+        "credentials": credentials,
+        "cores": cores,
+        "seed": seed,
+        "on": on,
+        "trial": trial,
+        "resume": resume,
+    }
     run_child(parent, listen, recipe, overrides or [], **options)
 
 

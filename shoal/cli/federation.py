@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal.base.duration import format_duration
 from shoal.base.errors import EXIT_INTERRUPTED, InputError
@@ -42,7 +42,7 @@ def run_child(
     with importing():
         from shoal.federation import start
     where = start.Where(trial, resume=resume)
-    options = {"credentials": credentials, "cores": cores, "seed": seed, "on": on, "where": where}
+    options: dict[str, Any] = {"credentials": credentials, "cores": cores, "seed": seed, "on": on, "where": where}
     _say(start.child(uri, listen, path, overrides, find=_of_this_release, **options))
 
 

@@ -175,5 +175,7 @@ class GlobalModel:
         self._mixer.restore(state["mixer"])
         self.strikes.restore(state["strikes"])
         for name, known in state["children"].items():
-            numbers = {key: int(known[key]) for key in ("taken", "samples", "rounds")}
-            self.children[name] = Child(name, session=str(known["session"]), **numbers)
+            self.children[name] = Child(
+                name, session=str(known["session"]), taken=int(known["taken"]), samples=int(known["samples"]),
+                rounds=int(known["rounds"]),
+            )  # fmt: skip

@@ -166,8 +166,9 @@ class UplinkWorker(Worker):
         given = [each for each in found if each is not None]
         if len(given) < len(self._ups):
             return
-        vector = given[0][2] if len(given) == 1 else np.mean([each[2] for each in given], axis=0, dtype=np.float64)
-        vector = vector.astype(np.float32)
+        vector: Vector = given[0][2]
+        if len(given) > 1:
+            vector = np.stack([each[2] for each in given]).mean(0, dtype=np.float64).astype(np.float32)
         values = self._base_statistics
         for *_, own in given:
             values = carried(own, self._base_statistics, values, self.layout.features)

@@ -17,7 +17,7 @@ from shoal.federation.hub import Came
 from shoal.federation.messages import Contribution, Parcel
 from shoal.federation.network import open_channel
 from tests.federation.certificates import free_port
-from tests.federation.test_network import FINGERPRINT, HEADER, LAYOUT, Site, weights
+from tests.federation.test_network import FINGERPRINT, HEADER, LAYOUT, Site, welcomed
 
 WAYS = ("pass", "delay", "flip", "cut", "replay", "reorder", "drop")
 
@@ -32,6 +32,10 @@ class Middle:
 
     async def serve(self) -> None:
         self._server = await asyncio.start_server(self._session, "127.0.0.1", self.port)
+
+    async def close(self) -> None:
+        self._server.close()
+        await asyncio.sleep(0)
 
     async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, out = await asyncio.open_connection("127.0.0.1", self._to)
@@ -76,9 +80,7 @@ def tampered(site: Site, rounds: int) -> tuple[Counter[str], Counter[str]]:
     async def one(number: int) -> None:
         channel = await open_channel(f"wss://127.0.0.1:{middle.port}", site.children["anna"])
         try:
-            answer = asyncio.get_running_loop().call_later(0.05, site.hub.send, "anna", weights())
-            await call._handshake(channel)
-            answer.cancel()
+            await welcomed(site, asyncio.create_task(call._handshake(channel)))
             middle.armed = True
             header = Contribution(**{**HEADER, "round": number})
             await channel.send(Parcel(header, (number.to_bytes(4, "big") * 15, bytes(72))))
@@ -96,6 +98,7 @@ def tampered(site: Site, rounds: int) -> tuple[Counter[str], Counter[str]]:
             if isinstance(event, Came):
                 arrived[WAYS[event.header.round % len(WAYS)]] += 1
                 wrong[middle.way] += event.blocks[0] != event.header.round.to_bytes(4, "big") * 15
+    network.run(middle.close(), 5.0)
     return arrived, wrong
 
 
