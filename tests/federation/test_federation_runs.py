@@ -63,21 +63,32 @@ def test_one_child_is_local_training_bit_for_bit(
     assert all(torch.equal(mixed[name], eight[name]) for name in policy), "four rounds of two updates"
 
 
-def test_two_children_and_the_end(federation: Federation) -> None:
-    parent = federation.parent("stop.updates=8", "federation.encoding=int8")
-    children = [federation.child(name, "federation.encoding=int8") for name in ("anna", "bert")]
+def test_a_child_ends_with_its_parent(federation: Federation) -> None:
+    parent, child = federation.parent("stop.updates=4"), federation.child("anna")
     assert parent.ends(120) == 0, parent.why()
+    assert child.ends(60) == 0, child.why()
+    assert "the parent has ended: stop.updates = 4 reached" in child.why()
+
+
+def test_two_children(federation: Federation) -> None:
+    parent = federation.parent("federation.encoding=int8")
+    children = [federation.child(name, "federation.encoding=int8") for name in ("anna", "bert")]
+    for name in ("anna", "bert"):
+        parent.says(f"{name} joined from this machine", seconds=120)
+    parent.reaches(parent.version + 4)
+    until(lambda: [event for event in parent.lines("events.jsonl") if event["kind"] == "evaluation"], 60, parent.why)
+    assert command(federation.place, "stop", "toy/parent").returncode == 0
+    assert parent.ends(60) == 0, parent.why()
     for child in children:
-        assert child.ends(30) == 0, child.why()
-        assert "the parent has ended: stop.updates = 8 reached" in child.why()
+        child.says("lost the parent", seconds=40)  # it may be resumed: they call again
+        child.process.send_signal(signal.SIGINT)
+        assert child.ends(60) == 130, child.why()
     rows = parent.lines("metrics.jsonl")
     assert {"federation/nbytes_up", "federation/staleness", "federation/children"} <= set().union(*rows)
     assert max(row.get("federation/children", 0) for row in rows) == 2
-    assert parent.said("anna joined from this machine")
-    assert [event for event in parent.lines("events.jsonl") if event["kind"] == "evaluation"]
     assert stat.S_IMODE((parent.folder / "federation.json").stat().st_mode) == 0o600
     done = command(federation.place, "evaluate", str(parent.folder), "--episodes", "4", "--json")
-    assert json.loads(done.stdout)["version"] == 8
+    assert json.loads(done.stdout)["version"] == parent.version
     leaks = [str(federation.port), "127.0.0.1", "PRIVATE KEY"]
     for end in (parent, *children):
         for path in (
