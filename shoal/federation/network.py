@@ -17,9 +17,10 @@ from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import serve
 from websockets.exceptions import InvalidHandshake, InvalidURI
 
-from shoal.base.errors import InputError
+from shoal.base.errors import InputError, one_line
 from shoal.federation.channel import OPTIONS, Channel, LostError
 from shoal.federation.credentials import Credentials
+from shoal.federation.frames import FrameError
 from shoal.federation.strikes import RateLimit
 from shoal.monitoring.logs import LOG
 
@@ -213,10 +214,13 @@ async def keep_calling(uri: str, credentials: Credentials, handle: Serve, tell: 
                 await channel.close()
         except StopCallingError:
             return
-        except LostError as error:
+        except (LostError, FrameError) as error:
             if str(error) != told:
                 told = str(error)
                 tell(told)
+        except Exception as error:  # whatever it is, the next attempt may go better
+            LOG.info("network: %s", one_line(error))
+            tell(f"the connection failed ({type(error).__name__})")
         if asyncio.get_running_loop().time() - began > LONGEST_WAIT:
             wait, told = FIRST_WAIT, ""
         await asyncio.sleep(wait * random.uniform(0.5, 1.0))
