@@ -51,9 +51,12 @@ class GlobalModel:
         return [child for child in self.children.values() if child.connected]
 
     def join(self, name: str, number: int, session: str, where: str) -> Parcel:
-        """A child is there; the answer is all weights."""
+        """A child is there; the answer is all weights. What it gave and is not mixed yet it gives again, with what came after."""
         child = self.children.setdefault(name, Child(name))
         child.joined(number, session, where)
+        for pending in [each for each in self.pending if each.child == name]:
+            self.pending.remove(pending)
+            child.taken = min(child.taken, pending.round - 1)
         return self._whole(child)
 
     def leave(self, name: str, number: int) -> bool:

@@ -35,6 +35,10 @@ PATIENCE = 0.02
 """Seconds that a poll waits for the network, in a run of one thread."""
 
 
+RECENT = 1000
+"""Episodes of a round that its score is of, at most."""
+
+
 class Inbox(Protocol):
     """Where what the network says is found."""
 
@@ -140,6 +144,7 @@ class UplinkWorker(Worker):
     def handle(self, order: Order) -> list[Message]:
         if isinstance(order, Heard) and isinstance(order.message, Episodes):
             self._episodes += [_return(episode, self._policy) for episode in order.message.episodes]
+            del self._episodes[:-RECENT]
         return []
 
     def poll(self, timeout: float) -> list[Message]:
@@ -166,9 +171,12 @@ class UplinkWorker(Worker):
         given = [each for each in found if each is not None]
         if len(given) < len(self._ups):
             return
-        vector: Vector = given[0][2]
+        self._taken = rounds
+        if any(seen != self._down.newest for _, _, seen, *_ in given):  # of before the last answer: another one follows
+            return
+        vector: Vector = given[0][3]
         if len(given) > 1:
-            vector = np.stack([each[2] for each in given]).mean(0, dtype=np.float64).astype(np.float32)
+            vector = np.stack([each[3] for each in given]).mean(0, dtype=np.float64).astype(np.float32)
         values = self._base_statistics
         for *_, own in given:
             values = carried(own, self._base_statistics, values, self.layout.features)
@@ -184,7 +192,7 @@ class UplinkWorker(Worker):
             score=float(np.mean(self._episodes)) if self._episodes else None,
         )  # fmt: skip
         self._call.send(Parcel(header, (data, values.tobytes())))
-        self._taken, self._open = rounds, self._round
+        self._open = self._round
         self._round += 1
         self._sent, self._steps, self._updates, self._began, self._episodes = vector, steps, updates, now, []
         self._metrics |= {"federation/nbytes_up": Total(len(data) + values.nbytes), "federation/error": Mean(error)}
@@ -198,12 +206,9 @@ class UplinkWorker(Worker):
             case Answered(header, blocks):
                 return self._answered(header, blocks)
             case Lost(reason):
-                was, self._connected = self._connected, False
-                return [
-                    Note(
-                        f"{'lost the parent' if was else 'no parent yet'}: {reason}; training goes on, another call follows"
-                    )
-                ]
+                said = "lost the parent" if self._connected else "no parent yet"
+                self._connected = False
+                return [Note(f"{said}: {reason}; training goes on, and another call follows")]
             case Over(reason, done):
                 self._connected = False
                 return [Finished(f"the parent has ended: {reason}" if done else f"refused by the parent: {reason}")]
@@ -212,10 +217,8 @@ class UplinkWorker(Worker):
     def _join(self, offer: Offer, header: Weights, blocks: tuple[bytes, ...]) -> list[Message]:
         """At first go to the parent's weights; after a break only what is new there counts, and what was learned since stays."""
         try:
-            weights, values = (
-                self.layout.codec("fp32", 1.0).decode(blocks[0], np.zeros(0, np.float32)),
-                parse_statistics(blocks[1]),
-            )
+            weights = self.layout.codec("fp32", 1.0).decode(blocks[0], np.zeros(0, np.float32))
+            values = parse_statistics(blocks[1])
         except FrameError as error:
             return [Finished(f"the parent's weights are no good: {error}")]
         taken = self._open >= 0 and header.answers >= self._open
@@ -240,7 +243,8 @@ class UplinkWorker(Worker):
             weights, values = self._codec.decode(blocks[0], self._base), parse_statistics(blocks[1])
         except FrameError as error:
             return [Finished(f"the parent's weights are no good: {error}")]
-        self._down.give(self._sent, weights, values, answered=True)
+        answers = self._open >= 0
+        self._down.give(self._sent if answers else self._base, weights, values, answered=answers)
         self._use(header, weights, values)
         self._metrics |= {
             "federation/version": Last(header.version), "federation/nbytes_down": Total(sum(map(len, blocks))),

@@ -1,8 +1,8 @@
 """A trainer's end of the exchange with a parent elsewhere: what it has learned goes into one mailbox, what the parent makes of it
 comes out of another. Who carries it in between is not seen from here: the uplink worker of `shoal.federation`, or a test by hand.
 
-    up, of each replica:  round, updates, steps  | parameters | normalisers
-    down, to all:         answered, whole        | parameters before, after | normalisers after
+    up, of each replica:  round, updates, steps, answers seen | parameters | normalisers
+    down, to all:         answered, whole                     | parameters before, after | normalisers after
 
 What comes down is a difference: parameters `before` became `after`. It is added to whatever a replica has by then, so that nothing
 is lost that was learned meanwhile; where a replica has `before`, it goes to `after` to the bit.
@@ -27,7 +27,7 @@ from shoal.models.moments import carry_over
 from shoal.models.normaliser import EPSILON, Moments
 from shoal.streams.primitives import Mailbox
 
-WORDS = 3
+WORDS = 4
 """Of 8 bytes each, before a block."""
 KEPT = 8
 """Answers that wait for a replica which is slow to look."""
@@ -116,21 +116,21 @@ class Up:
         """The newest round that is there; -1: none."""
         return self._mailbox.latest()
 
-    def give(self, round_: int, updates: int, steps: int, vector: Vector, values: Statistics) -> None:
-        """A round is over."""
-        self._block[:] = np.concatenate([
-            np.array([round_, updates, steps], np.int64).view(np.uint8), vector.view(np.uint8), values.view(np.uint8)
-        ])  # fmt: skip
+    def give(self, updates: int, steps: int, seen: int, vector: Vector, values: Statistics) -> None:
+        """A round is over. `seen`: the newest answer that is in it."""
+        round_ = max(0, self.newest) + 1
+        words = np.array([round_, updates, steps, seen], np.int64)
+        self._block[:] = np.concatenate([each.view(np.uint8) for each in (words, vector, values)])
         self._mailbox.publish(round_, self._block)
 
-    def read(self) -> tuple[int, int, Vector, Statistics] | None:
-        """Updates, steps, parameters, normalisers of the newest; None: it is being replaced, or there is none."""
+    def read(self) -> tuple[int, int, int, Vector, Statistics] | None:
+        """Updates, steps, answer seen, parameters, normalisers of the newest; None: it is being replaced, or there is none."""
         newest = self.newest
         if newest < 0 or not self._mailbox.read(newest, self._block):
             return None
-        _, updates, steps = self._block[: 8 * WORDS].view(np.int64).tolist()
+        _, updates, steps, seen = self._block[: 8 * WORDS].view(np.int64).tolist()
         at = 8 * WORDS + 4 * self._size
-        return updates, steps, self._block[8 * WORDS : at].view(np.float32).copy(), _float64(self._block[at:])
+        return updates, steps, seen, self._block[8 * WORDS : at].view(np.float32).copy(), _float64(self._block[at:])
 
 
 class Down:
@@ -147,7 +147,7 @@ class Down:
 
     def give(self, before: Vector | None, after: Vector, values: Statistics, *, answered: bool) -> None:
         """`answered`: `before` is what the replicas gave; otherwise what they had last. None: go to `after`, whatever you have."""
-        words = np.array([answered, before is None, 0], np.int64)
+        words = np.array([answered, before is None, 0, 0], np.int64)
         start = after if before is None else before
         self._block[:] = np.concatenate([each.view(np.uint8) for each in (words, start, after, values)])
         self._mailbox.publish(self.newest + 1, self._block)
@@ -156,7 +156,7 @@ class Down:
         """Whether it answers, whether it is whole, parameters before and after, normalisers after; None: too late for that one."""
         if not self._mailbox.read(number, self._block):
             return None
-        answered, whole, _ = self._block[: 8 * WORDS].view(np.int64).tolist()
+        answered, whole, *_ = self._block[: 8 * WORDS].view(np.int64).tolist()
         first, second = 8 * WORDS + 4 * self._size, 8 * WORDS + 8 * self._size
         before = self._block[8 * WORDS : first].view(np.float32).copy()
         after = self._block[first:second].view(np.float32).copy()
@@ -187,12 +187,12 @@ class ParentLink:
         size, self._features = sizes(algorithm)
         self._up, self._down = Up(up, size, self._features), Down(down, size, self._features)
         self._config, self._clock = config, clock
-        self._round = max(0, self._up.newest)
-        self._seen = self._down.newest if self._round else -1  # a new life: what came before is in what it begins with
+        self._joined = self._up.newest >= 0
+        """It has weights of the parent's: in a new life those that the last one had, with all that came before."""
+        self._seen = self._down.newest if self._joined else -1
         self._open = False
         """The last round is not answered yet."""
         self._waits_since = clock()
-        self._joined = self._round > 0
         self._last = Moment(clock())
         self._origin = statistics(algorithm)
         """Normalisers as the parent knows them: what came since is this replica's own."""
@@ -241,6 +241,5 @@ class ParentLink:
         if self._open or not self._joined or not is_due(self._config.every, self._last, now):
             return
         self._last, self._open, self._waits_since = now, True, now.seconds
-        self._round += 1
         self._given = statistics(algorithm)
-        self._up.give(self._round, updates, steps, torch.cat(trained(algorithm)).numpy(), self._given)
+        self._up.give(updates, steps, self._seen, torch.cat(trained(algorithm)).numpy(), self._given)

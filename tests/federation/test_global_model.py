@@ -183,6 +183,17 @@ def test_a_child_that_comes_back_hears_whether_its_round_was_taken() -> None:
     assert other.join(number=3).answers == -1, "a new life"
 
 
+def test_what_is_pending_when_a_child_comes_back_is_asked_for_again() -> None:
+    """Otherwise it would be answered twice."""
+    parent = model(quorum="all")
+    anna, bert = Pupil(parent, "anna"), Pupil(parent, "bert")
+    anna.give()
+    assert anna.join(number=5).answers == -1
+    assert not parent.pending
+    anna.give(), bert.give()
+    assert len(parent.ready(0.0)) == 2
+
+
 def test_a_parent_that_was_killed_goes_on_and_asks_again_for_what_was_pending() -> None:
     parent = model(quorum="all", mixing={"momentum": 0.5})
     anna, bert = Pupil(parent, "anna"), Pupil(parent, "bert")

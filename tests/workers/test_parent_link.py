@@ -93,7 +93,8 @@ def test_what_was_learned_meanwhile_stays() -> None:
     exchange.link.updated(exchange.algorithm, 1, 10)
     found = exchange.up.read()
     assert found is not None
-    sent = found[2]
+    assert found[:3] == (1, 10, 0), "updates, steps, and the answer that it had seen"
+    sent = found[3]
     np.testing.assert_allclose(sent, start + 0.5, rtol=1e-6)
     exchange.learn(0.25)
     assert exchange.link.may_begin(), "it waits for nobody"
