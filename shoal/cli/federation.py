@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.base.duration import format_duration
-from shoal.base.errors import EXIT_INTERRUPTED, InputError
+from shoal.base.errors import EXIT_FAILED, EXIT_INTERRUPTED, InputError
 from shoal.base.files import as_typed, check_name
 from shoal.base.importing import importing
 from shoal.cli.output import command, tell
@@ -63,3 +63,7 @@ def _say(outcome: Outcome) -> None:
     )
     if outcome.interrupted:
         sys.exit(EXIT_INTERRUPTED)
+    from shoal.federation.uplink import REFUSED
+
+    if outcome.reason.startswith(REFUSED):
+        sys.exit(EXIT_FAILED)

@@ -35,6 +35,8 @@ PATIENCE = 0.02
 """Seconds that a poll waits for the network, in a run of one thread."""
 
 
+REFUSED = "refused by the parent"
+"""How the reason begins of a child's run that was sent away."""
 RECENT = 1000
 """Episodes of a round that its score is of, at most."""
 
@@ -211,7 +213,7 @@ class UplinkWorker(Worker):
                 return [Note(f"{said}: {reason}; training goes on, and another call follows")]
             case Over(reason, done):
                 self._connected = False
-                return [Finished(f"the parent has ended: {reason}" if done else f"refused by the parent: {reason}")]
+                return [Finished(f"the parent has ended: {reason}" if done else f"{REFUSED}: {reason}")]
         return []
 
     def _join(self, offer: Offer, header: Weights, blocks: tuple[bytes, ...]) -> list[Message]:
