@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import ssl
 import stat
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from typer.testing import CliRunner
 
 from shoal.base.errors import InputError
@@ -76,13 +79,21 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
 
 
 def test_both_contexts_ask_for_tls_13_and_a_certificate(tmp_path: Path) -> None:
-    import ssl
-
     parent, children = authority(tmp_path, "anna")
     for context in (parent.context(server=True), children["anna"].context(server=False)):
         assert context.minimum_version == ssl.TLSVersion.TLSv1_3
         assert context.verify_mode == ssl.CERT_REQUIRED
     assert children["anna"].context(server=False).check_hostname
+
+
+def test_clocks_may_differ_by_hours(tmp_path: Path) -> None:
+    parent, children = authority(tmp_path, "anna")
+    hour = datetime.timedelta(hours=1)
+    now = datetime.datetime.now(datetime.UTC)
+    for path in (parent.folder / "ca.pem", parent.folder / "parent.pem", children["anna"].folder / "own.pem"):
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        assert certificate.not_valid_before_utc < now - 12 * hour
+        assert certificate.not_valid_after_utc > now + 12 * hour
 
 
 def test_the_commands(in_tmp: Path) -> None:

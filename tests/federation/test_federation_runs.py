@@ -17,7 +17,7 @@ from shoal.api.experiment import load_experiment
 from shoal.checkpoints.store import CheckpointStore
 from shoal.federation import start
 from shoal.federation.layout import fingerprint_of
-from tests.federation.ends import Federation, command, until
+from tests.federation.ends import End, Federation, command, until
 
 
 @pytest.fixture
@@ -167,6 +167,49 @@ def test_mistakes_are_one_line(federation: Federation, words: list[str], said: s
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_parent_calls(federation: Federation) -> None:
+    """Where children are the side that can be reached."""
+    place, port = federation.place, federation.port
+    words = ["child", "--listen", f"127.0.0.1:{port}", "--recipe", "toy.yaml", "--credentials", "anna"]
+    child = End(place, "anna", words, None)
+    parent = End(
+        place, "parent", ["parent", "toy.yaml", "--children", f"wss://localhost:{port}", "stop.updates=3"], None
+    )
+    federation.ends += [child, parent]
+    assert parent.ends(120) == 0, parent.why()
+    assert child.ends(60) == 0, child.why()
+    assert parent.said("anna joined")
+
+
+@pytest.mark.slow
+def test_a_child_on_two_cores(federation: Federation) -> None:
+    parent, child = federation.parent("stop.updates=6"), federation.child("anna", "--cores", "2")
+    assert parent.ends(180) == 0, parent.why()
+    assert child.ends(60) == 0, child.why()
+    assert sum(event["kind"] == "start" for event in child.lines("events.jsonl")) == 1
+
+
+@pytest.mark.slow
+def test_children_that_replay(tmp_path: Path) -> None:
+    """DQN, with a replay memory in a buffer worker."""
+    recipe = """
+env: {id: CartPole-v1, num_envs: 4}
+algorithm: {name: dqn, unroll: 4, batch: 32, capacity: 1024, warmup: 64}
+model: {name: mlp, hidden: [16]}
+placement: {buffers: 1}
+federation: {every: 20 updates}
+log: {tensorboard: false}
+name: toy
+"""
+    made = Federation(tmp_path, "anna", recipe=recipe)
+    try:
+        parent, child = made.parent("stop.updates=4"), made.child("anna", "--cores", "2")
+        assert parent.ends(180) == 0, parent.why()
+        assert child.ends(60) == 0, child.why()
+    finally:
+        made.close()
 
 
 # ---------------------------------------------------------------- faults

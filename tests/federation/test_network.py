@@ -378,6 +378,34 @@ def test_idle_connections_are_few(site: Site) -> None:
         sock.close()
 
 
+def test_who_says_a_letter_at_a_time_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before TLS is done, and after it, with a certificate that is good."""
+    for name in ("open_timeout", "ssl_handshake_timeout"):
+        monkeypatch.setitem(channels.OPTIONS, name, 1.0)
+    site = Site(tmp_path, "anna")
+    try:
+        for secured in (False, True):
+            sock: Any = socket.create_connection(("127.0.0.1", site.port), 5)
+            if secured:
+                sock = site.children["anna"].context(server=False).wrap_socket(sock, server_hostname="127.0.0.1")
+            sock.settimeout(0.2)
+            began, closed = time.monotonic(), False
+            with sock:
+                while not closed and time.monotonic() - began < 10:
+                    try:
+                        sock.sendall(b"G" if secured else b"\x16")
+                        closed = sock.recv(1000) == b""
+                    except TimeoutError:
+                        continue
+                    except OSError:
+                        closed = True
+            assert closed
+            assert time.monotonic() - began < 6
+        test_a_round(site)
+    finally:
+        site.close()
+
+
 def test_signs_of_life_come_often_enough() -> None:
     assert channels.PING + channels.PONG <= 25, "half-open connections are seen within 30 s"
 
