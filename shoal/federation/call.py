@@ -142,12 +142,16 @@ class Call:
             raise LostError(f"the parent said what cannot be: {error}") from None
         self._check_blocks(header, first, offer)
         self._network.put(Welcomed(offer, header, first.blocks))
-        self._outbox = asyncio.Queue()
-        sender = asyncio.create_task(self._send(channel, self._outbox))
+        outbox = self._outbox = asyncio.Queue()
+        sender = asyncio.create_task(self._send(channel, outbox))
         try:
             await self._hear(channel, offer)
+        except LostError:
+            if self._outbox is not outbox:  # it was half open, and the parent has called again since
+                raise StopCallingError from None
+            raise
         finally:
-            self._outbox = None
+            self._outbox = None if self._outbox is outbox else self._outbox
             sender.cancel()
 
     async def _handshake(self, channel: Channel) -> tuple[Offer, Parcel]:

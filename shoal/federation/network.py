@@ -208,6 +208,7 @@ async def keep_calling(uri: str, credentials: Credentials, handle: Serve, tell: 
         began = asyncio.get_running_loop().time()
         try:
             channel = await open_channel(uri, credentials)
+            told = ""  # what ends this connection is news
             try:
                 await handle(channel)
             finally:
