@@ -28,6 +28,9 @@ OPENING = 8.0
 PIECE = 32 << 10
 """Bytes that are sent at a time: signs of life get between them, however slow the line."""
 
+FAULTS = (1002, 1007, 1009)
+"""Codes with which this end hangs up on one that breaks the rules of websockets, or the limit of their length."""
+
 OPTIONS: dict[str, Any] = {
     "subprotocols": [SUBPROTOCOL], "compression": None, "max_size": FIRST, "max_queue": 2, "open_timeout": OPENING,
     "ping_interval": PING, "ping_timeout": PONG, "close_timeout": 2.0, "ssl_handshake_timeout": OPENING,
@@ -81,6 +84,8 @@ class Channel:
         try:
             data = await asyncio.wait_for(self._connection.recv(), timeout)
         except (ConnectionClosed, TimeoutError, OSError) as error:
+            if isinstance(error, ConnectionClosed) and error.sent is not None and error.sent.code in FAULTS:
+                raise FrameError("it is longer than agreed, or no websocket's") from None
             raise LostError(_why(error)) from None
         if not isinstance(data, bytes):
             raise FrameError("it is text")

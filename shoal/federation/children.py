@@ -14,7 +14,7 @@ from shoal.federation.messages import Contribution
 from shoal.workers.parent_link import Statistics
 
 
-@dataclass
+@dataclass(eq=False)
 class Child:
     """One of them, connected or not."""
 
@@ -75,7 +75,7 @@ class Child:
         }  # fmt: skip
 
 
-@dataclass
+@dataclass(eq=False)
 class Pending:
     """A contribution that is not mixed yet."""
 
