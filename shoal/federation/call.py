@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,12 +30,15 @@ from shoal.federation.network import (
     NetworkThread,
     StopCallingError,
     keep_calling,
+    listening,
     serve_channels,
 )
 
 ENCODINGS = ["fp32", "fp16", "int8", "top_k"]
 LOOKING = 60.0
-"""Seconds in which a parent has to show its offer."""
+"""Seconds in which a parent that is called has to show its offer."""
+LISTENING = 600.0
+"""The same, of one that calls."""
 
 
 @dataclass(frozen=True)
@@ -203,31 +207,38 @@ async def ask_offer(channel: Channel, hello: Hello) -> Offer:
     return expect(await channel.receive(), Offer)
 
 
-def look(uri: str, credentials: Credentials) -> Offer:
-    """What the parent there trains: before a run is made, to find the recipe. Waits for a parent that is not there yet."""
+def look(uri: str | None, listen: str | None, credentials: Credentials) -> Offer:
+    """What the parent trains: before a run is made, to find the recipe. Waits for one that is not there, or has not called, yet."""
     hello = Hello(protocols=[PROTOCOL], session=secrets.token_hex(16), encodings=ENCODINGS, looks=True)
-    network = NetworkThread("look")
-    found: list[Offer] = []
-    reasons: list[str] = []
+    network, found, reasons, done = NetworkThread("look"), list[Offer](), list[str](), threading.Event()
 
     async def see(channel: Channel) -> None:
-        check_parent(channel, credentials)
         try:
+            check_parent(channel, credentials)
             found.append(await ask_offer(channel, hello))
         except FrameError as error:
             raise LostError(f"the parent said what cannot be: {error}") from None
         except RefusedError as error:
             reasons.append(error.reason)
+        done.set()
         raise StopCallingError
 
+    async def be_called(channel: Channel) -> None:
+        try:
+            await see(channel)
+        except (LostError, StopCallingError) as error:
+            reasons.append(str(error))
+
     try:
-        network.run(keep_calling(uri, credentials, see, reasons.append), LOOKING)
-    except TimeoutError:
-        pass
+        if uri is not None:
+            network.start(keep_calling(uri, credentials, see, reasons.append))
+        elif listen is not None:
+            network.start(serve_channels(listening(listen), credentials, be_called))
+        done.wait(LOOKING if uri is not None else LISTENING)
     finally:
         network.stop()
     if not found:
-        reason = reasons[-1] if reasons else "there was no answer"
+        reason = next((each for each in reversed(reasons) if each), "there was no answer")
         raise ShoalError(f"the parent shows no recipe: {reason}; look at its address, and at --credentials")
     return found[0]
 

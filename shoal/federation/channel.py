@@ -84,7 +84,7 @@ class Channel:
         try:
             data = await asyncio.wait_for(self._connection.recv(), timeout)
         except (ConnectionClosed, TimeoutError, OSError) as error:
-            if isinstance(error, ConnectionClosed) and error.sent is not None and error.sent.code in FAULTS:
+            if isinstance(error, ConnectionClosed) and _is_fault(error):
                 raise FrameError("it is longer than agreed, or no websocket's") from None
             raise LostError(_why(error)) from None
         if not isinstance(data, bytes):
@@ -97,6 +97,11 @@ class Channel:
         """Hang up; the other end is not waited for long."""
         with contextlib.suppress(Exception):
             await self._connection.close(code, reason[:100])
+
+
+def _is_fault(error: ConnectionClosed) -> bool:
+    """This end hung up first, for that reason."""
+    return error.sent is not None and error.sent.code in FAULTS and not error.rcvd_then_sent
 
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:

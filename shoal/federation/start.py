@@ -127,13 +127,11 @@ def child(
         raise InputError("a child calls, --parent wss://HOST:PORT, or is called, --listen HOST:PORT: choose one")
     if on not in ("local", "inline"):
         raise InputError(f"--on {on}: a child is a run on one machine; choose from: local, inline")
-    offer = None
     if uri is not None:
-        offer = look(check_uri(uri, "--parent"), identity)
-    elif recipe is None:
-        raise InputError("--listen: nobody has told the recipe yet; name it with --recipe")
+        check_uri(uri, "--parent")
     else:
         parse_address(str(listen))
+    offer = look(uri, listen, identity) if uri is not None or recipe is None else None
     path = recipe or find(offer.recipe if offer is not None else "")
     wanted = load_experiment(path, overrides)
     fingerprint = fingerprint_of(wanted)

@@ -154,7 +154,7 @@ def test_what_belongs_to_a_fingerprint(tmp_path: Path) -> None:
         (["parent", "cartpole-a4c", "--listen", "x"], "HOST:PORT"),
         (["parent", "cartpole-a4c", "--children", "http://x"], "wss://HOST:PORT"),
         (["child"], "choose one"),
-        (["child", "--listen", "127.0.0.1:1"], "--recipe"),
+        (["child", "--listen", "nowhere"], "HOST:PORT"),
         (["child", "--parent", "wss://x:1", "--credentials", "credentials"], "authority's"),
         (["parent", "cartpole-a4c", "--listen", "127.0.0.1:1", "--credentials", "anna"], "holds no authority"),
         (["parent", "multi-cartpole", "--listen", "127.0.0.1:1"], "one can be shared"),

@@ -102,7 +102,13 @@ def test_a_round(site: Site) -> None:
 
 
 def test_a_child_only_looks(site: Site) -> None:
-    assert look(site.uri, site.children["anna"]).recipe == "toy"
+    assert look(site.uri, None, site.children["anna"]).recipe == "toy"
+
+
+def test_a_child_that_is_called_looks_too(site: Site) -> None:
+    port = free_port()
+    site.hub.call([f"wss://127.0.0.1:{port}"])
+    assert look(None, f"127.0.0.1:{port}", site.children["anna"]).recipe == "toy"
 
 
 def test_another_recipe_is_refused_by_name(site: Site) -> None:
@@ -433,4 +439,4 @@ def test_nobody_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(call, "LOOKING", 1.0)
     _, children = authority(tmp_path, "anna")
     with pytest.raises(ShoalError, match="shows no recipe"):
-        look(f"wss://127.0.0.1:{free_port()}", children["anna"])
+        look(f"wss://127.0.0.1:{free_port()}", None, children["anna"])
