@@ -94,9 +94,12 @@ class Channel:
         return Parcel.of(decode(data, number))
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Hang up; the other end is not waited for long."""
-        with contextlib.suppress(Exception):
-            await self._connection.close(code, reason[:100])
+        """Hang up; the other end is not waited for long, and TLS not at all."""
+        try:
+            with contextlib.suppress(Exception):
+                await self._connection.close(code, reason[:100])
+        finally:
+            self._connection.transport.abort()
 
 
 def _is_fault(error: ConnectionClosed) -> bool:

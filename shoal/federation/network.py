@@ -92,6 +92,7 @@ class NetworkThread:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=STOPPING / 2) if tasks else None
+            await asyncio.sleep(0.05)  # transports that were aborted are closed by callbacks
 
         with contextlib.suppress(Exception):
             self.run(cancel(), STOPPING)
