@@ -142,6 +142,8 @@ def _default(info: FieldInfo) -> str:
         return f"`{value.name}`"
     if isinstance(value, BaseModel):
         return "its defaults"
+    if isinstance(value, str) and _is_parsed_by(parse_cadence, info):
+        return f"`{value}`"
     if _is_parsed_by(parse_duration, info) or _is_parsed_by(parse_cadence, info):
         return f"`{format_duration(value).split()[0]}`"
     return f"`{ {True: 'true', False: 'false', None: 'null'}[value] if isinstance(value, bool | None) else value }`"

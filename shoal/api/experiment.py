@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from shoal.api.env import Reduction
+from shoal.api.federation import FederationConfig
 from shoal.api.league import LeagueConfig
 from shoal.base.config import Cadence, Config, Count, Duration, Named, Target, as_named, load_layers, named_by_default
 
@@ -330,6 +331,8 @@ class Experiment(Config):
     """Players and their frozen members meet by matchmaking. Left out: everyone plays as `agents` says."""
     placement: Annotated[PlacementConfig, BeforeValidator(_as_placement)] = PlacementConfig()
     """What runs where."""
+    federation: FederationConfig | None = None
+    """How children's weights are mixed by a parent: read by `shoal parent` and `shoal child`. Left out there: the defaults."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """When the run is saved."""
     evaluation: EvaluationConfig | None = None

@@ -109,6 +109,21 @@ class Requested(Message):
 
 
 @dataclass(frozen=True)
+class Finished(Message):
+    """A worker has learned that the run is over: it ends as by an order."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Shown(Message):
+    """A table that a worker wants people to see, as it is now: for the live view and `shoal status`."""
+
+    title: str
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
 class Note(Message):
     """A line for people, and an event of the run."""
 

@@ -119,3 +119,6 @@ class Heard(Order):
 @dataclass(frozen=True)
 class Stop(Order):
     """Close everything and end."""
+
+    reason: str = ""
+    """Why the run is over, where that is known."""

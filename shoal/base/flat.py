@@ -81,6 +81,11 @@ class Flat:
             start += _padded(size)
 
     @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape of every parameter, in the order in which they lie."""
+        return {name: tuple(parameter.shape) for name, parameter in self._module.named_parameters()}
+
+    @property
     def nbytes(self) -> int:
         """Bytes of one version."""
         return self.block.numel()

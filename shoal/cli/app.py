@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from shoal.cli.credentials import credentials
+from shoal.cli.federation_commands import child, parent
 from shoal.cli.slurm import slurm
 from shoal.cli.train_command import TrainCommand
 
@@ -22,6 +24,9 @@ app = typer.Typer(
 )
 
 app.add_typer(slurm, name="slurm")
+app.add_typer(credentials, name="credentials")
+app.command()(parent)
+app.command()(child)
 
 Recipe = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")

@@ -72,6 +72,11 @@ def _parts(document: dict[str, Any], folder: RunFolder, *, framed: bool) -> Iter
     yield _facts(document, _last_facts(document) if ended else _live_facts(document))
     if workers := document.get("workers"):
         yield from (Text(), _workers(workers, framed=framed))
+    for title, table in (document.get("shown") or {}).items():
+        if table:
+            from shoal.monitoring.live_panel import rows_table
+
+            yield from (Text(), rows_table(title, table))
     if rows := document.get("rows"):
         yield from (Text(), _rows(rows))
     if replay := document.get("replay"):

@@ -353,7 +353,7 @@ class ProcessLauncher:
         for policy in program.learners:
             taken = [self._counters(producer, policy).taken for producer in producers]
             out, began = self._newest(policy), self._starts[policy]
-            rounds[policy] = max(*taken, out - began) if program.exact else max(taken)
+            rounds[policy] = max([*taken, out - began] if program.exact else taken, default=0)
             is_here = self.mailboxes[policy].latest() == out  # else parameters go back, and that is another version
             version = began + rounds[policy] if program.exact else out + (self._sync.in_step and not is_here)
             versions[policy] = max(began, version)  # it may have died before its first was out
@@ -384,10 +384,15 @@ class ProcessLauncher:
         )
         return next(link for link in self._supervisor.links if spec in link.process.workers)
 
+    @property
+    def _reason(self) -> str:
+        conductor = getattr(self, "_conductor", None)  # before the run begins there is none
+        return (conductor.controller.reason or "") if conductor is not None else ""
+
     def close(self) -> None:
         """Stop the processes, kill those that do not, free the memory."""
         for tally in self._streams.tallies.values():
             tally.abandon()
-        self.order("", Stop())
+        self.order("", Stop(self._reason))
         self._supervisor.close()
         self._streams.close()

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -76,6 +76,11 @@ class LivePanel:
         """A line above the panel."""
         self._console.print(text, markup=False, highlight=False)
 
+    def show(self, title: str, rows: list[dict[str, Any]]) -> None:
+        """With the next drawing."""
+        with self._lock:
+            self._progress.tables[title] = rows
+
     def state(self, word: str, reason: str | None) -> None:
         """Show it at once."""
         with self._lock:
@@ -133,6 +138,7 @@ def _parts(
         parts.append([*metrics])
     if own := _own(progress):
         parts.append([own])
+    parts += [[rows_table(title, rows)] for title, rows in progress.tables.items() if rows]
     if shares := progress.shares():
         parts.append([_shares(shares, "waits for " if width >= _ROOMY else "")])
     return parts
@@ -305,3 +311,20 @@ def _shares(shares: dict[str, dict[str, float]], waits_for: str) -> Table:
         ]
         table.add_row(LABELS.get(kind, kind), ShareBar(states), f"{percent(busy(states))} busy", *waits)
     return table
+
+
+def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
+    """A table of a worker's own: a column per key, the first under its title."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    keys = list(rows[0])
+    for place, key in enumerate(keys):
+        table.add_column(title if place == 0 else key, justify="left" if place == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(_cell(row.get(key))) for key in keys))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else f"{value:,.1f}" if isinstance(value, float) else str(value)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal.base.duration import format_duration
 from shoal.monitoring.shares import by_kind
@@ -77,6 +77,8 @@ class Progress:
         """What the run does now, in a word."""
         self.reason: str | None = None
         """Why it ended; None: it goes on."""
+        self.tables: dict[str, list[dict[str, Any]]] = {}
+        """Title -> a table that a worker wants people to see."""
         self._histories: dict[str, History] = {}
         self._clock = clock
         self._row_at = clock()

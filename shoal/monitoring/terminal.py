@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from shoal.monitoring.progress import RETURN, Progress, elapsed_text, policy_return, return_text, shown
 from shoal.monitoring.shares import LABELS, busy, percent
@@ -27,6 +27,7 @@ _WAITS = ("paused", "confirming")
 class _Face(Protocol):
     def write(self, row: Row) -> None: ...
     def note(self, text: str) -> None: ...
+    def show(self, title: str, rows: list[dict[str, Any]]) -> None: ...
     def state(self, word: str, reason: str | None) -> None: ...
     def close(self, summary: str) -> None: ...
 
@@ -58,6 +59,12 @@ class TerminalView:
         with self._while_there():
             if self._face is not None:
                 self._face.note(text)
+
+    def show(self, title: str, rows: list[dict[str, Any]]) -> None:
+        """A table that a worker wants people to see, as it is now."""
+        with self._while_there():
+            if self._face is not None:
+                self._face.show(title, rows)
 
     def state(self, word: str, reason: str | None = None) -> None:
         """What the run does now, in a word: probing, running, confirming, paused, ...; with a `reason`, that it ended."""
@@ -134,6 +141,10 @@ class PlainLines:
         """Print a line."""
         print(text, file=self._stream, flush=True)
 
+    def show(self, title: str, rows: list[dict[str, Any]]) -> None:
+        """For the next line."""
+        self._progress.tables[title] = rows
+
     def state(self, word: str, reason: str | None) -> None:
         """Print what is worth a line: that it waits, and that it goes on."""
         before, self._progress.state = self._progress.state, word
@@ -164,10 +175,18 @@ def plain_line(progress: Progress) -> str:
     ]
     if evaluated := progress.evaluated_text():
         parts.append(f"evaluated {evaluated}")
+    for title, rows in progress.tables.items():
+        parts.append(f"{title}: {', '.join(brief(row) for row in rows) or 'none'}")
     if shares := progress.shares():
         busy_ = [f"{LABELS.get(kind, kind)} {percent(busy(states))}" for kind, states in shares.items()]
         parts.append(f"busy: {', '.join(busy_)}")
     return " | ".join(parts)
+
+
+def brief(row: dict[str, Any]) -> str:
+    """`anna 143.2`, or `anna away`."""
+    away = row.get("connected") is False
+    return f"{row.get('name', '-')} {'away' if away else return_text(row.get('score'))}"
 
 
 def _returns(progress: Progress) -> str:

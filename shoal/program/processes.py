@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,9 +31,12 @@ from shoal.streams.control import ORDERS
 from shoal.workers import WORKERS
 
 
-def lay_out(program: Program, plans: Mapping[str, PolicyPlan]) -> Program:
-    """The Program with its processes and streams."""
-    placed = replace(program, processes=tuple(_processes(program)))
+def lay_out(
+    program: Program, plans: Mapping[str, PolicyPlan], kinds: Sequence[type[WorkerSpec]] | None = None
+) -> Program:
+    """The Program with its processes and streams. `kinds`: of the workers that it has; left out: all that there are."""
+    found = kinds_of(program.experiment) if kinds is None else kinds
+    placed = replace(program, processes=tuple(_processes(program, found)))
     return replace(placed, streams=_streams(placed, plans))
 
 
@@ -43,10 +46,10 @@ def kinds_of(experiment: Experiment) -> list[type[WorkerSpec]]:
     return own + [load_kind(target, name, f"workers.{name}") for name, target in experiment.workers.items()]
 
 
-def _processes(program: Program) -> Iterator[Process]:
+def _processes(program: Program, kinds: Sequence[type[WorkerSpec]]) -> Iterator[Process]:
     """Those with trainers first. A worker with neighbours is polled in the order of its kind's rank."""
     placed: dict[str, list[WorkerSpec]] = {}
-    for kind in kinds_of(program.experiment):
+    for kind in kinds:
         for spec in kind.place(program):
             placed.setdefault(spec.process(program), []).append(spec)
     seen = [spec.name for specs in placed.values() for spec in specs]

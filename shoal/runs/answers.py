@@ -98,4 +98,5 @@ class Answers:
             "workers": [{**shares.get(worker["kind"], {}), **worker} for worker in self._launcher.workers()],
             "rows": account.named, "replay": account.replayed,
             "evaluating": controller.scoreboard.evaluating, "evaluated": controller.scoreboard.newest,
+            "shown": controller.shown,
         }  # fmt: skip

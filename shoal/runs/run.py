@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from shoal.api.callback import Callback
-from shoal.api.messages import Confirmed, Message
+from shoal.api.messages import Confirmed, Message, Shown
 from shoal.api.orders import Evaluate, Heard, Order, Reconfigure, SetStage
 from shoal.api.program import Program
 from shoal.base.errors import InputError, ShoalError, one_line
@@ -49,6 +49,9 @@ class View(Sink, Protocol):
 
     def note(self, text: str) -> None:
         """A line that stays."""
+
+    def show(self, title: str, rows: list[dict[str, Any]]) -> None:
+        """A table that a worker wants people to see."""
 
     def state(self, word: str, reason: str | None = None) -> None:
         """What the run does now, in a word; with a `reason`: it ended."""
@@ -219,6 +222,8 @@ class _Run:
                     self._launcher.order(spec.name, Heard(piece))
         if isinstance(message, Confirmed):
             self._confirming = self._confirming and message.version != self.controller.counters.update
+        if isinstance(message, Shown) and self._view is not None:
+            self._view.show(message.title, message.rows)
         self.controller.receive(message)
         self._carry_out()
 

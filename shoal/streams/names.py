@@ -38,6 +38,16 @@ def weights(policy: str, rank: int) -> str:
     return f"weights/{policy}/{rank}"
 
 
+def up(policy: str, rank: int) -> str:
+    """What a replica of a child gives to a parent elsewhere."""
+    return f"up/{policy}/{rank}"
+
+
+def down(policy: str) -> str:
+    """What has come of it."""
+    return f"down/{policy}"
+
+
 def shadow(policy: str, rank: int) -> str:
     """A copy of all that a replica has learned, for its next life."""
     return f"shadow/{policy}/{rank}"

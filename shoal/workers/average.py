@@ -1,10 +1,13 @@
 """Replicas that train alone and mix: every so many updates each takes a share of the mean of all, and waits for nobody.
 
 The scheme of parents and children that is known as A4C, among the replicas of one trainer: over shared memory or between machines.
+With `parent` they are, all together or one alone, the child of a parent elsewhere, whose weights are mixed with theirs after each
+round: the same scheme, over what carries `parent_link` there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,8 @@ from shoal.base.config import Config, Count
 from shoal.base.errors import InputError
 from shoal.streams import names
 from shoal.workers.context import Context
-from shoal.workers.replica_sync import ReplicaSync, version_shape
+from shoal.workers.parent_link import ParentConfig, ParentLink, sizes, trained, up_shape
+from shoal.workers.replica_sync import ReplicaSync, has_parent, version_shape
 
 
 class Average(ReplicaSync):
@@ -33,6 +37,8 @@ class Average(ReplicaSync):
         """Updates of a replica between two mixes."""
         alpha: float = Field(1.0, gt=0, le=1)
         """How much of the mean a replica takes: 1 goes to it, less stays nearer to its own."""
+        parent: ParentConfig | None = None
+        """Mix with a parent elsewhere as well: see `shoal child`, which sets it."""
 
     in_step = False
 
@@ -41,6 +47,10 @@ class Average(ReplicaSync):
         self.learner = SoloLearner(context.heartbeat.rest)
         self._weights = [context.streams.mailbox(names.weights(plan.name, other)) for other in range(of)]
         self._mixes = max(0, self._weights[rank].latest())
+        self._parent: ParentLink | None = None
+        if config.parent is not None:
+            up, down = (context.streams.mailbox(name) for name in (names.up(plan.name, rank), names.down(plan.name)))
+            self._parent = ParentLink(plan.algorithm, up, down, config.parent)
 
     @classmethod
     def version(cls, policy: str, rank: int) -> str:
@@ -52,19 +62,34 @@ class Average(ReplicaSync):
             raise InputError(
                 "placement.agree = 'average': each replica acts with its own weights; use placement.inference = inline"
             )
-        nbytes = sum(block.nbytes for block in _trained(plan.algorithm))
+        nbytes = sum(block.nbytes for block in trained(plan.algorithm))
         others = [other for other in range(program.trainers) if other != rank]
-        return [
+        ports = [
             Port(cls.version(plan.name, rank), "write", version_shape(plan, program)),
             Port(names.weights(plan.name, rank), "write", MailboxShape(nbytes)),
             *(Port(names.weights(plan.name, other), "read") for other in others),
         ]
+        if has_parent(program):
+            ports.append(Port(names.up(plan.name, rank), "write", up_shape(*sizes(plan.algorithm))))
+            ports.append(Port(names.down(plan.name), "read"))
+        return ports
+
+    def may_begin(self, updates: int, ready: Callable[[], bool]) -> bool:
+        return self._parent is None or self._parent.may_begin()
+
+    def begin(self, algorithm: Algorithm) -> bool:
+        """Take in what a parent has sent."""
+        return self._parent is not None and self._parent.begin(algorithm)
 
     def updated(self, algorithm: Algorithm, updates: int) -> None:
-        """Publish, then take a share of the mean of what all have published last."""
-        if updates % self._config.every:
-            return
-        blocks = _trained(algorithm)
+        """Publish, then take a share of the mean of what all have published last; perhaps a round is over, too."""
+        if self.of > 1 and updates % self._config.every == 0:
+            self._mix(algorithm)
+        if self._parent is not None:
+            self._parent.updated(algorithm, updates, self.learner.steps // self.of)
+
+    def _mix(self, algorithm: Algorithm) -> None:
+        blocks = trained(algorithm)
         self._mixes += 1
         self._weights[self.rank].publish(self._mixes, torch.cat(blocks).numpy().view(np.uint8))
         found = [weights for mailbox in self._weights if (weights := _newest(mailbox, blocks)) is not None]
@@ -76,17 +101,11 @@ class Average(ReplicaSync):
         """Go on from the weights that were published last, if nothing better is known; what the optimisers remembered is lost."""
         if kept:
             return
-        blocks = _trained(algorithm)
+        blocks = trained(algorithm)
         known = _newest(self._weights[self.rank], blocks)
         if known is not None:
             for block, part in zip(blocks, known.split([len(block) for block in blocks]), strict=True):
                 block.copy_(part)
-
-
-def _trained(algorithm: Algorithm) -> list[Tensor]:
-    """The parameters that optimisers move, each block once."""
-    flats = {id(optimiser.flat): optimiser.flat for optimiser in algorithm.optimisers}
-    return [flat.parameters.detach() for flat in flats.values()]
 
 
 def _newest(mailbox: Any, blocks: list[Tensor]) -> Tensor | None:

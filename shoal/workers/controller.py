@@ -22,11 +22,13 @@ from shoal.api.messages import (
     Episodes,
     Evaluated,
     Evaluating,
+    Finished,
     Message,
     Note,
     Numbers,
     Reconfigured,
     Requested,
+    Shown,
     Updated,
 )
 from shoal.api.metric import Metric, Total
@@ -66,6 +68,8 @@ class Controller:
         """What everyone at random would earn, for every row."""
         self.settings: dict[str, dict[str, Any]] = {}
         """Policy -> the settings that it was reconfigured to, as its algorithm reads them back."""
+        self.shown: dict[str, list[dict[str, Any]]] = {}
+        """Title -> a table that a worker wants people to see."""
         self._aggregate = Aggregator(policies, game_return)
         self._ended: list[Episode] = []
         """Episodes of rounds that no update has learned from yet."""
@@ -129,6 +133,10 @@ class Controller:
                 self.todo.append(Say(f"{policy} goes on with {said}", "reconfigured", {"policy": policy, **values}))
             case Requested(to, order):
                 self.todo.append(Give(to, order))
+            case Shown(title, rows):
+                self.shown[title] = rows
+            case Finished(reason):
+                self.stop(reason)
             case Note(text):
                 self.todo.append(Say(text, "noted", {"text": text}))
         if not isinstance(message, Updated):

@@ -96,6 +96,10 @@ class ReplicaSync(ABC):
         """Where this replica publishes."""
         return self._streams.mailbox(self.version(self.policy, self.rank))
 
+    def begin(self, algorithm: Algorithm) -> bool:
+        """An update is about to begin; whether parameters were changed before it."""
+        return False
+
     def updated(self, algorithm: Algorithm, updates: int) -> None:
         """An update is done, and not published yet."""
         return
@@ -202,16 +206,21 @@ def version_shape(plan: PolicyPlan, program: Program) -> MailboxShape:
 
 
 def sync_class(program: Program) -> type[ReplicaSync]:
-    """The class that `placement.agree` names; of a trainer alone, the one that does nothing."""
-    if program.trainers == 1:
+    """The class that `placement.agree` names; of a trainer alone, the one that does nothing, if it has no parent elsewhere."""
+    if program.trainers == 1 and not has_parent(program):
         return Allreduce
     cls: type[ReplicaSync] = SYNCS.load(resolved(program.experiment.placement.agree).name)
     return cls
+
+
+def has_parent(program: Program) -> bool:
+    """The run is a child: its replicas are mixed with a parent elsewhere."""
+    return resolved(program.experiment.placement.agree).rest.get("parent") is not None
 
 
 def make_sync(program: Program, plan: PolicyPlan, rank: int, context: Context) -> ReplicaSync:
     """One replica's."""
     cls = sync_class(program)
     section = resolved(program.experiment.placement.agree)
-    config = cls.Config.parse(section.rest, at="placement.agree") if program.trainers > 1 else None
+    config = cls.Config.parse(section.rest, at="placement.agree") if cls is not Allreduce else None
     return cls(plan, rank, program.trainers, context, config)

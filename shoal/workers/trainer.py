@@ -256,6 +256,8 @@ class TrainerWorker(Worker):
         round_ = self._source.take(timeout, self.version, self._oldest)
         if round_ is None:
             return []
+        if self._sync.begin(self.algorithm):
+            self._undo_ready = False
         self._shares.switch("worked")
         self._faults.at("update", self._updates + 1)
         return [self._learn(round_)]

@@ -32,9 +32,9 @@ from shoal.rollout.plans import Plans
 from shoal.streams import names
 
 RECIPES = [
-    "acrobot", "cartpole", "cartpole-a2c", "cartpole-a3c", "cartpole-a4c", "cartpole-appo", "cartpole-dqn", "cartpole-impala",
-    "cartpole-memory", "cartpole-memory-r2d2", "deep-sea", "deep-sea-stages", "memory-corridor", "multi-cartpole",
-    "pendulum", "pendulum-sac", "reference", "speaker-listener", "spread", "tag", "two-step-game",
+    "acrobot", "cartpole", "cartpole-a2c", "cartpole-a3c", "cartpole-a4c", "cartpole-a4q", "cartpole-appo", "cartpole-dqn",
+    "cartpole-impala", "cartpole-memory", "cartpole-memory-r2d2", "deep-sea", "deep-sea-stages", "memory-corridor",
+    "multi-cartpole", "pendulum", "pendulum-sac", "reference", "speaker-listener", "spread", "tag", "two-step-game",
 ]  # fmt: skip
 DQN = {"name": "dqn", "unroll": 4, "batch": 32, "capacity": 1024, "warmup": 64}
 DUEL: dict[str, Any] = {

@@ -36,6 +36,8 @@ class Told:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def show(self, title: str, rows: list[dict[str, Any]]) -> None: ...
+
     def close(self) -> None: ...
 
     def state(self, word: str, reason: str | None = None) -> None:

@@ -79,6 +79,9 @@ class Feed:
         """A line."""
         self.add("note", text)
 
+    def show(self, title: str, rows: list[dict[str, Any]]) -> None:
+        """Not from here: `shoal status` has it."""
+
     def state(self, word: str, reason: str | None = None) -> None:
         """What the run does now."""
         self.add("state", (word, reason))
