@@ -122,6 +122,11 @@ def test_mistakes_are_one_line(name: str, kwargs: dict[str, Any], said: str) -> 
     assert "\n" not in str(caught.value)
 
 
+def test_only_games_in_turn_become_a_table() -> None:
+    with pytest.raises(InputError, match="only games whose players move in turn"):
+        OpenSpielRules(made("goofspiel", num_cards=3))
+
+
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspiel", None)
     with pytest.raises(InputError, match=r'pip install "shoal\[openspiel\]"'):
