@@ -69,7 +69,7 @@ class Episode:
     played: dict[str, Array] = field(default_factory=dict)
     """Policy -> returns of the agents it played. Filled in by who knows who played whom, not by the environment; so is the rest."""
     match: list[int] = field(default_factory=list)
-    """Of a league: player who asked, place of its first agent, player and member that it met, number of the copy's episode."""
+    """Of a league: player who asked, place of its first agent, player and member of each opponent, number of the copy's episode."""
     producer: int = 0
     """Which Env of the run."""
     round: int = 0

@@ -23,9 +23,10 @@ MATCH = np.dtype(
         ("earned", "<f4"), ("against", "<f4"),
     ]
 )  # fmt: skip
-"""One match: who asked for it and whom it met (places among the players), the place of the asker's first agent, whether the league
-manager played it to measure; numbers of members, or LIVE; the asker's round, the length, and where in the run it was played, from
-which its seed follows; what the asker and the opponent earned, each on average over its agents."""
+"""One match, or one opponent's part of it where there are several: who asked for it and whom it met (places among the players), the
+place of the asker's first agent, whether the league manager played it to measure; numbers of members, or LIVE; the asker's round,
+the length, and where in the run it was played, from which its seed follows; what the asker and the opponent earned, each on average
+over its agents."""
 
 
 class FreezeConfig(Config):

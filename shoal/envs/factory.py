@@ -1,8 +1,8 @@
 """From the `env` settings to an Env. Every mistake in them becomes one line that names key, value and remedy.
 
-An id names a gymnasium environment (`CartPole-v1`, `module:Id-v0`), a PettingZoo game (`classic/tictactoe_v3`), one of Shoal's own
-(`shoal/chain`), or the user's factory (`module:factory`, `file.py:factory`). Environments come in two forms: `loop` (single
-environments) and `native` (a batch).
+An id names a gymnasium environment (`CartPole-v1`, `module:Id-v0`), a PettingZoo game (`classic/tictactoe_v3`), one of OpenSpiel
+(`openspiel/leduc_poker`), one of Shoal's own (`shoal/chain`), or the user's factory (`module:factory`, `file.py:factory`). They
+come in two forms: `loop` (single environments) and `native` (a batch).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from shoal.base.errors import InputError, ShoalError
 from shoal.base.table import did_you_mean, import_module, import_target
 from shoal.envs.game_relatives import RELATIVES
 from shoal.envs.old_gym import OldGym, follows_old_api
+from shoal.envs.openspiel import find_openspiel, is_openspiel
 from shoal.envs.pettingzoo_games import FAMILIES, draw_without_screen, find_game, is_game, is_game_id
 from shoal.envs.registry import ENVS, OUTSIDE, outside_of
 
@@ -102,7 +103,7 @@ def _choose_form(config: EnvConfig) -> Form:
 
 def _is_registered(env_id: str) -> bool:
     """Whether gymnasium's registry is the place to look: `module:Id-v0` is a registered name."""
-    if env_id.startswith("shoal/") or is_game_id(env_id):
+    if env_id.startswith("shoal/") or is_openspiel(env_id) or is_game_id(env_id):
         return False
     return ":" not in env_id or bool(_VERSIONED.search(env_id))
 
@@ -137,9 +138,9 @@ def _module_and_name(env_id: str) -> tuple[str, str]:
 
 def _factory(config: EnvConfig) -> Callable[..., Any]:
     target = config.id
-    if is_game_id(target):
+    if is_openspiel(target) or is_game_id(target):
         with _explained(config, "env.id"):
-            return find_game(target)
+            return find_openspiel(target) if is_openspiel(target) else find_game(target)
     if target.startswith("shoal/"):
         if target not in ENVS:
             raise InputError(f"env.id = '{target}' is not an environment of Shoal's; {did_you_mean(target, ENVS)}")
@@ -304,6 +305,8 @@ def _remedy(error: ImportError | gymnasium.error.DependencyNotInstalled) -> str:
         return 'pip install "shoal[mujoco]"'
     if "ale_py" in text:
         return 'pip install "shoal[atari]"'
+    if "pyspiel" in text:
+        return 'pip install "shoal[openspiel]"'
     return f"pip install {error.name}" if isinstance(error, ImportError) and error.name else text
 
 

@@ -14,6 +14,7 @@ from shoal.api.metric import Last, Metric
 from shoal.base.seeding import generator
 from shoal.league.forgetting import Forgetting
 from shoal.league.journal import Journal
+from shoal.league.profiles import Profiles
 from shoal.league.schemes import ROLES, Scheme, Shares, normalised
 from shoal.league.standings import Pairs, Standings
 from shoal.rollout.matchmaking import Given
@@ -45,6 +46,8 @@ class League:
     """Matches at the last look."""
     _joined: int = 1
     """Members since the last odds."""
+    _roughly: int = 0
+    """1 where those odds were made of a first idea."""
     _forgetting: Forgetting = field(default_factory=Forgetting)
     _met: list[Counter[str]] = field(default_factory=list)
     """By player: games since the last look, by opponent."""
@@ -56,7 +59,7 @@ class League:
             self.decisions += 1
         found = self.journal.matches()
         self.matches = len(found)
-        self.standings.payoffs.add(found)
+        self.standings.add(found)
         self._met = [Counter() for _ in self.standings.players]
 
     def hear(self, matches: Array) -> None:
@@ -65,7 +68,7 @@ class League:
             return
         self.journal.append(matches)
         self.matches += len(matches)
-        self.standings.payoffs.add(matches)
+        self.standings.add(matches)
         trained = matches[matches["measured"] == 0]
         for player in np.unique(trained["asker"]).tolist():
             own = trained[trained["asker"] == player]
@@ -126,12 +129,12 @@ class League:
 
     # ---------------------------------------------------------------- odds
 
-    def look(self, pairs: Pairs) -> bool:
-        """Now and then; whether odds have changed. A scheme that waits looks when members have met: all of them as often as they
-        should, or, where the next member came before that, often enough for a first idea."""
-        ready = not pairs.wanting or (self._joined > 1 and pairs.known)
+    def look(self, pairs: Pairs | Profiles) -> bool:
+        """Now and then; whether odds have changed. A scheme that waits looks when members have met, twice for each that joined:
+        often enough for a first idea, and as often as they should."""
+        ready, first = not pairs.wanting, self._joined > self._roughly and pairs.known
         if self.scheme.waits:
-            due = self._joined > 0 and (ready or not self.given)
+            due = self._joined > 0 and (ready or first or not self.given)
         else:
             due = self._joined > 0 or self.matches - self.looked >= LOOK
         if not due:
@@ -141,7 +144,7 @@ class League:
         given = {player: _given(normalised(own)) for player, own in shares.items()}
         moved = max((_distance(given[player], self.given.get(player, [])) for player in given), default=0.0)
         self.looked, changed = self.matches, self._joined > 0
-        self._joined = 0 if ready or not self.scheme.waits else 1
+        self._joined = self._roughly = 0 if ready or not self.scheme.waits else 1
         if moved <= MOVED and not (changed and moved > 0):
             return False
         self.given = given

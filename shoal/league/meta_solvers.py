@@ -16,6 +16,8 @@ from shoal.base.errors import InputError
 Payoffs = Sequence[Array]
 MetaSolver = Callable[[Payoffs], list[Array]]
 ALMOST = 1e-9
+MOST_JOINT = 4_000
+"""Joint choices that alpha-rank can be computed for in seconds."""
 
 
 def uniform(payoffs: Payoffs) -> list[Array]:
@@ -108,8 +110,13 @@ def _proportional(regret: Array) -> Array:
     return regret / total if total > 0 else even
 
 
-def replicator(payoffs: Payoffs, steps: int = 50_000, dt: float = 1e-2, least: float = 1e-6) -> list[Array]:
-    """What earns more than the average grows, and nothing dies out: projected replicator dynamics. Lanctot et al. 2017."""
+def replicator(payoffs: Payoffs, steps: int = 10_000, dt: float = 5e-2, least: float = 1e-6) -> list[Array]:
+    """What earns more than the average grows, and nothing dies out: projected replicator dynamics. Lanctot et al. 2017.
+
+    The average over all steps; `dt` is for payoffs that lie 1 apart, to which others are scaled.
+    """
+    spread = max(float(np.ptp(each)) for each in payoffs) or 1.0
+    payoffs = [each / spread for each in payoffs]
     shares, sums = uniform(payoffs), [np.zeros(count) for count in payoffs[0].shape]
     for _ in range(steps):
         earned = [_earns(payoffs, shares, player) for player in range(len(shares))]
@@ -140,6 +147,10 @@ def alpha_rank(payoffs: Payoffs, alpha: float = 50.0, population: int = 50) -> l
     """
     shape = payoffs[0].shape
     size, players = int(np.prod(shape)), len(shape)
+    if size > MOST_JOINT:
+        raise InputError(
+            f"alpha_rank of {size:,} joint choices is too large: choose replicator, or a smaller league.keep"
+        )
     moves = sum(count - 1 for count in shape)
     chain = np.zeros((size, size))
     index = np.arange(size).reshape(shape)

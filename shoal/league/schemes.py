@@ -135,24 +135,31 @@ class Psro(Scheme):
     waits = True
 
     def __init__(self, config: PsroConfig) -> None:
-        self._solver, self._name, self._explore = solver_of(config.solver), config.solver, config.explore
+        self._solver, self.solver, self._explore = solver_of(config.solver), config.solver, config.explore
         self.anew = config.start == "cold"
 
     def shares(self, standings: Standings, player: int) -> Shares:
         opponents = standings.opponents(player)
         if not opponents:
             return {}
-        mixed = self.mixture(standings)[0 if standings.equal else 1 - player]
-        even = self._explore / len(opponents)
-        return {
-            member: float(share) * (1 - self._explore) + even for member, share in zip(opponents, mixed, strict=True)
+        found, even = self.mixture(standings), self._explore / len(opponents)
+        sides = [(standings.held, found[0])] if standings.equal else list(zip(standings.by_side(), found, strict=True))
+        shares = {
+            member: float(share) for members, mixed in sides for member, share in zip(members, mixed, strict=True)
         }
+        return {member: shares[member] * (1 - self._explore) + even for member in opponents}
 
     def mixture(self, standings: Standings) -> list[Array]:
         """Of all members, or of those of each side."""
+        if standings.joint.general:
+            tables = standings.joint.tables(standings.by_side())
+            if self.solver == "alpha_rank" and len(tables) == 2:
+                return [meta_solvers.alpha_rank_symmetric(tables[0])]
+            found = self._solver(tables)
+            return [sum(found[1:], found[0]) / len(found)] if standings.equal else found
         if standings.equal:
             earned = standings.payoffs.means(standings.held, standings.held)
-            if self._name == "alpha_rank":
+            if self.solver == "alpha_rank":
                 return [meta_solvers.alpha_rank_symmetric(earned)]
             found = self._solver([earned, earned.T])
             return [(found[0] + found[1]) / 2]
@@ -197,6 +204,16 @@ def scheme_of(league: LeagueConfig) -> Scheme:
     return scheme
 
 
+def check_parties(league: LeagueConfig, parties: int) -> None:
+    """Whether the scheme suits so many that play a match."""
+    scheme = scheme_of(league)
+    if parties > 2 and isinstance(scheme, Psro) and scheme.solver == "nash":
+        raise InputError(
+            f"league.match.solver = 'nash' is for two, and here {parties} play: choose replicator, regret_matching, "
+            "fictitious_play, alpha_rank or uniform"
+        )
+
+
 def solver_of(name: str) -> MetaSolver:
     """One of ours, or a user's own."""
     if ":" in name:
@@ -230,9 +247,9 @@ def normalised(shares: Shares) -> Shares:
 
 
 def _live(standings: Standings, player: int) -> Shares:
-    """Those that learn: a main player meets itself, an exploiter the main players; where sides differ, the other side."""
+    """Those that learn: a main player meets itself, an exploiter the main players; where sides differ, the other sides."""
     if not standings.equal:
-        return {(1 - player, LIVE): 1.0}
+        return {(other, LIVE): 1.0 for other in range(len(standings.players)) if other != player}
     if standings.roles[player] == "main":
         return {(player, LIVE): 1.0}
     return {(number, LIVE): 1.0 for number, role in enumerate(standings.roles) if role == "main"}

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from shoal.api.env import Array
 from shoal.api.league import LIVE, LeagueConfig, Member
 from shoal.league.payoffs import Payoffs
+from shoal.league.profiles import JointPayoffs, Profiles
 from shoal.league.ratings import Ratings, rate
 
 Pair = tuple[Member, Member]
-FIRST = 32
-"""Games that give a first idea of what two earn against each other."""
+FIRST = 0.25
+"""The share of all games that gives a first idea of what members earn against each other."""
 FEW = 8
 """Games that say little about how far results lie apart."""
 
@@ -46,7 +48,7 @@ class Pairs:
     @property
     def known(self) -> bool:
         """All have met often enough for a first idea of what they earn."""
-        return bool((self._payoffs.played[self._rows, self._columns] >= min(self._most, FIRST)).all())
+        return bool((self._payoffs.played[self._rows, self._columns] >= FIRST * self._most).all())
 
     def choose(self, under_way: Iterable[Pair]) -> Pair | None:
         """The pair that another game tells most about, given those that are being played; None: all have met often enough."""
@@ -66,10 +68,12 @@ class Pairs:
 
 
 class Standings:
-    """Follows from the journal: decisions are `apply`d, matches go into `payoffs`. `equal`: any agent may be any player."""
+    """Follows from the journal: decisions are `apply`d, matches are `add`ed. `equal`: any agent may be any player. `parties`: how
+    many play a match, each for itself."""
 
-    def __init__(self, config: LeagueConfig, *, equal: bool) -> None:
+    def __init__(self, config: LeagueConfig, *, equal: bool, parties: int = 2) -> None:
         self.config, self.equal = config, equal
+        self.joint = JointPayoffs(parties, equal=equal)
         self.players, self.roles = list(config.players), list(config.players.values())
         self.payoffs = Payoffs()
         self.frozen: dict[Member, Facts] = {}
@@ -87,6 +91,11 @@ class Standings:
             self.held.append(member)
         else:
             self.held.remove(member)
+
+    def add(self, matches: Array) -> None:
+        """Matches of the journal that come after all before."""
+        self.payoffs.add(matches)
+        self.joint.add(matches)
 
     def name(self, member: Member) -> str:
         """`main-3`, or `main` as it learns."""
@@ -111,9 +120,15 @@ class Standings:
 
     # ---------------------------------------------------------------- pairs to measure
 
-    def pairs(self) -> Pairs:
+    def by_side(self) -> list[list[Member]]:
+        """All that may be met; where sides differ, those of each."""
+        return [self.held] if self.equal else [self.of(player) for player in range(len(self.players))]
+
+    def pairs(self) -> Pairs | Profiles:
         """All members that may meet."""
         held = self.held
+        if self.joint.general:
+            return Profiles(self.joint.profiles(self.by_side()), self.joint, self.config.games, FIRST)
         if self.equal:
             found = [(first, second) for place, first in enumerate(held) for second in held[place + 1 :]]
         else:

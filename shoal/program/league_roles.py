@@ -9,7 +9,7 @@ from shoal.base.errors import InputError
 from shoal.base.files import check_name
 from shoal.base.table import did_you_mean
 from shoal.base.tree import tree_map
-from shoal.league.schemes import scheme_of
+from shoal.league.schemes import check_parties
 from shoal.program.roles import Role, assign_roles
 
 RIVAL = "rival"
@@ -17,12 +17,14 @@ RIVAL = "rival"
 
 
 def league_roles(experiment: Experiment, groups: dict[str, AgentGroup]) -> list[Role]:
-    """Equal agents: any may be any player. Where `agents` maps them to players: two sides, each meets members of the other."""
+    """Equal agents: any may be any player. Where `agents` maps them to players: sides, each meets members of the others."""
     league = experiment.league
     assert league is not None
     _check(experiment, tuple(league.players))
-    scheme_of(league)
-    return _sided(experiment, groups) if experiment.agents else _equal(experiment, groups)
+    roles = _sided(experiment, groups) if experiment.agents else _equal(experiment, groups)
+    parties = len(league.players) if experiment.agents else sum(len(group.agents) for group in groups.values())
+    check_parties(league, parties)
+    return roles
 
 
 def _check(experiment: Experiment, players: tuple[str, ...]) -> None:
@@ -70,10 +72,10 @@ def _sided(experiment: Experiment, groups: dict[str, AgentGroup]) -> list[Role]:
     assert league is not None
     roles, players = assign_roles(experiment, groups), list(league.players)
     learners = [role.policy for role in roles if role.config.learns]
-    if sorted(learners) != sorted(players) or len(players) != 2:
+    if sorted(learners) != sorted(players) or len(players) < 2:
         raise InputError(
-            f"league.players = {players}: where agents maps agents to policies, these are the two that learn there, one "
-            f"for each side; those that learn are {learners}"
+            f"league.players = {players}: where agents maps agents to policies, these are those that learn there, one "
+            f"for each side and two at least; those that learn are {learners}"
         )
     sides = {role.policy: role for role in roles if role.policy in players}
     seats = [

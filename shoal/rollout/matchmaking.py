@@ -1,7 +1,7 @@
 """Who meets whom in a league: drawn for an env copy when its episode begins, and written down when it ends.
 
 Which player asks is fixed by the copy; which agents it plays and whom it meets are drawn by (seed, slot, episode) with the odds of
-the newest order. Until the first one comes, players meet themselves.
+the newest order, each opponent by itself where there are several. Until the first order comes, players meet themselves.
 """
 
 from __future__ import annotations
@@ -60,6 +60,25 @@ class Cast:
     equal: bool
     """Any agent may be any player."""
 
+    @property
+    def parties(self) -> int:
+        """Who earns something of their own: all agents where they are equal, else the players."""
+        return sum(self.agents.values()) if self.equal else len(self.players)
+
+    def opponents(self, asker: int) -> list[int | None]:
+        """Of whom each opponent is a member: those of the other sides; of anybody, where agents are equal."""
+        if self.equal:
+            return [None] * (self.parties - 1)
+        return [number for number in range(len(self.players)) if number != asker]
+
+    def earned(self, episode: Episode, seats: Sequence[int], parties: Sequence[int]) -> list[float]:
+        """What some parties earned, each on average over its agents: `seats` where agents are equal, else `parties` by number."""
+        if self.equal:
+            (returns,) = episode.returns.values()
+            return [float(returns[seat]) for seat in seats]
+        places = (self.places[self.players[party]] for party in parties)
+        return [float(episode.returns[group][list(columns)].mean()) for group, columns in places]
+
     @classmethod
     def of(cls, program: Program) -> Cast:
         """That of a Program."""
@@ -91,60 +110,61 @@ class Matchmaker:
         self._random = Generators(seed, "match")
         self._met: list[tuple[int, ...]] = [()] * copies
         self._codes = {group: np.full((copies, agents), -1, np.int64) for group, agents in cast.agents.items()}
-        self._tables: dict[str, tuple[list[Member], Array]] = {}
+        self._tables: dict[tuple[int, int | None], tuple[list[Member], Array]] = {}
         self._read, self._whole = -1, True
-        self._seats = set(cast.rivals.values())
 
     def __call__(self, slot: int, episode: int) -> dict[str, Sequence[str]]:
         cast, row = self._cast, slot - self._first_slot
         asker = slot % len(cast.players)
-        of_side, of_opponent = self._random.at(slot, episode).random(2).tolist()
-        opponent = self._draw(asker, of_opponent)
-        dealt, side = self._equal(asker, opponent, of_side) if cast.equal else (self._sided(asker), 0)
-        self._met[row] = (asker, side, *opponent, episode)
-        code, seats = code_of(opponent), self._seats
-        for group, names in dealt.items():
-            self._codes[group][row] = [code if name in seats else -1 for name in names]
+        of_side, *chances = self._random.at(slot, episode).random(cast.parties).tolist()
+        drawn = [self._draw(asker, of, chance) for of, chance in zip(cast.opponents(asker), chances, strict=True)]
+        dealt, side = self._equal(row, asker, drawn, of_side) if cast.equal else (self._sided(row, asker, drawn), 0)
+        self._met[row] = (asker, side, *(part for member in drawn for part in member), episode)
         return dealt
 
-    def _equal(self, asker: int, opponent: Member, chance: float) -> tuple[dict[str, Sequence[str]], int]:
-        """One agent is the asker's, the others its opponent's; who meets itself plays all of them, and learns from all."""
+    def _equal(
+        self, row: int, asker: int, drawn: list[Member], chance: float
+    ) -> tuple[dict[str, Sequence[str]], int]:  # fmt: skip
+        """One agent is the asker's, the others are its opponents'; who meets itself plays there too, and learns from it."""
         cast, player = self._cast, self._cast.players[asker]
         ((group, agents),) = cast.agents.items()
         side = min(int(chance * agents), agents - 1)
-        other = player if opponent == (asker, LIVE) else cast.rivals[player]
-        return {group: [player if place == side else other for place in range(agents)]}, side
+        own = (asker, LIVE)
+        seated = [*drawn[:side], own, *drawn[side:]]
+        self._codes[group][row] = [-1 if member == own else code_of(member) for member in seated]
+        return {group: [player if member == own else cast.rivals[player] for member in seated]}, side
 
-    def _sided(self, asker: int) -> dict[str, Sequence[str]]:
-        """The asker plays its own agents; those of the other side are its opponent's."""
-        cast = self._cast
+    def _sided(self, row: int, asker: int, drawn: list[Member]) -> dict[str, Sequence[str]]:
+        """The asker plays its own agents; those of each other side are its opponent's."""
+        cast, met = self._cast, {member[0]: code_of(member) for member in drawn}
         dealt = {group: [""] * agents for group, agents in cast.agents.items()}
         for name, (group, columns) in (*cast.places.items(), *cast.others.items()):
-            seat = name if name == cast.players[asker] or name in cast.others else cast.rivals[name]
+            rival = name != cast.players[asker] and name not in cast.others
             for column in columns:
-                dealt[group][column] = seat
+                dealt[group][column] = cast.rivals[name] if rival else name
+                self._codes[group][row, column] = met[cast.players.index(name)] if rival else -1
         return dict(dealt)
 
-    def _draw(self, asker: int, chance: float) -> Member:
+    def _draw(self, asker: int, of: int | None, chance: float) -> Member:
+        """A member of a player, or of anybody."""
         if self._read != self._odds.number or not self._whole:
             self._read_odds()
-        members, until = self._tables.get(self._cast.players[asker], ([], np.zeros(0)))
-        if not members:
-            return self._itself(asker)
+        members, until = self._tables.get((asker, of), ([], np.zeros(0)))
+        if not members:  # itself, or the other side as it learns
+            return asker if of is None else of, LIVE
         return members[min(int(np.searchsorted(until, chance, side="right")), len(members) - 1)]
-
-    def _itself(self, asker: int) -> Member:
-        """Whom it meets where there is nobody else: itself, or the other side as it learns."""
-        return (asker if self._cast.equal else 1 - asker, LIVE)
 
     def _read_odds(self) -> None:
         self._read, self._whole, self._tables = self._odds.number, True, {}
         for player, given in self._odds.given.items():
             found = [((each[0], each[1]), each[2]) for each in given if self._playable(player, (each[0], each[1]))]
             self._whole &= len(found) == len(given)
-            if found:
-                until = np.cumsum([share for _, share in found])
-                self._tables[player] = [member for member, _ in found], until / until[-1]
+            asker = self._cast.players.index(player)
+            for of in set(self._cast.opponents(asker)):
+                own = [(member, share) for member, share in found if of is None or member[0] == of]
+                if own:
+                    until = np.cumsum([share for _, share in own])
+                    self._tables[asker, of] = [member for member, _ in own], until / until[-1]
 
     def _playable(self, player: str, member: Member) -> bool:
         return member == (self._cast.players.index(player), LIVE) or self._available(member)
@@ -168,16 +188,18 @@ class Matchmaker:
 # ---------------------------------------------------------------- as records
 
 
-def records_of(episodes: Iterable[Episode], players: Sequence[str], copies: int) -> Array:
-    """The matches among some episodes. `copies`: of each Env."""
-    found = [_record(episode, players, copies) for episode in episodes if episode.match]
-    return np.array(found, MATCH)
+def records_of(episodes: Iterable[Episode], cast: Cast, copies: int) -> Array:
+    """The matches among some episodes, a record for each opponent. `copies`: of each Env."""
+    return np.array([record for each in episodes if each.match for record in _records(each, cast, copies)], MATCH)
 
 
-def _record(episode: Episode, players: Sequence[str], copies: int) -> tuple[float, ...]:
-    asker, side, opponent, member, number = episode.match
-    own = episode.played[players[asker]]
-    others = [returns for name, returns in episode.played.items() if name not in players and returns.size]
-    earned, against = float(own.mean()), float(np.concatenate(others).mean()) if others else float(own.mean())
-    slot = episode.producer * copies + episode.row
-    return (asker, opponent, side, 0, LIVE, member, episode.round, episode.length, slot, number, earned, against)
+def _records(episode: Episode, cast: Cast, copies: int) -> list[tuple[float, ...]]:
+    asker, side, *met, number = episode.match
+    seats = [side, *(seat for seat in range(cast.parties) if seat != side)]
+    parties = [asker, *(party for party in range(len(cast.players)) if party != asker)]
+    own, *others = cast.earned(episode, seats, parties)
+    where = episode.round, episode.length, episode.producer * copies + episode.row, number
+    return [
+        (asker, opponent, side, 0, LIVE, member, *where, own, other)
+        for opponent, member, other in zip(met[::2], met[1::2], others, strict=True)
+    ]

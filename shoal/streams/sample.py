@@ -96,6 +96,19 @@ class Posted:
     slot: Slot
     fragment: Fragment
     header: np.ndarray
+    stale: int = 0
+    """Valid rows that were too old when it was taken, and are not valid any more."""
+
+    @property
+    def rows(self) -> int:
+        """Those to learn from."""
+        return int(self.header["rows"]) - self.stale
+
+    @property
+    def version(self) -> int:
+        """The oldest that decided in a row to learn from."""
+        fragment = self.fragment
+        return int(fragment.version[fragment.valid].min() if self.stale else self.header["version"])
 
     @property
     def id(self) -> FragmentId:
@@ -136,7 +149,8 @@ class SampleWriter:
 class SampleReader:
     """The trainer's end: as many fragments as there are rings make a batch, or `size` of them.
 
-    `exact`: one of each ring, in ring order. Otherwise whatever came first, and what is too old is left out.
+    `exact`: one of each ring, in ring order. Otherwise whatever came first, and rows that are too old are left out: a fragment may
+    begin with decisions that the one before left open, of a version before its own.
     """
 
     def __init__(self, rings: list[Ring], *, exact: bool = True, waiter: Waiter | None = None, size: int = 0) -> None:
@@ -162,10 +176,10 @@ class SampleReader:
         for offset in range(len(self._rings)):
             index = (self._next + offset) % len(self._rings)
             while len(self._batch) < self._size and (taken := self._take_from(index)) is not None:
-                if not self._exact and int(taken.posted.header["version"]) < oldest:
-                    self._record([taken], "stale")
-                else:
+                if self._exact or _leave_out(taken.posted, oldest):
                     self._batch.append(taken)
+                else:
+                    self._record([taken], "stale")
         return len(self._batch) == self._size
 
     def _take_from(self, index: int) -> _Taken | None:
@@ -200,7 +214,8 @@ class SampleReader:
             queue = self._open[index]
             while queue and queue[0].outcome:
                 taken = queue.popleft()
-                record_outcome(self._rings[index], taken.posted.slot, taken.outcome, self._removed)
+                slot, stale = taken.posted.slot, taken.posted.stale
+                record_outcome(self._rings[index], slot, taken.outcome, self._removed, stale=stale)
 
     def recover(self, first_round: int) -> None:
         """After a reader's death: what it held is lost; in exact runs so is, once it comes, the rest of a round it had begun.
@@ -220,6 +235,19 @@ class _Taken:
     ring: int
     posted: Posted
     outcome: str = ""
+
+
+def _leave_out(posted: Posted, oldest: int) -> bool:
+    """Rows of versions before `oldest` are valid no more; whether any is left."""
+    if int(posted.header["version"]) >= oldest:
+        return True
+    fragment = posted.fragment
+    kept = fragment.valid & (fragment.version >= oldest)
+    if not kept.any():
+        return False
+    fragment.valid[:] = kept
+    posted.stale = int(posted.header["rows"]) - np.count_nonzero(kept)
+    return True
 
 
 # ---------------------------------------------------------------- the ledger
@@ -281,11 +309,17 @@ NOTHING = Account(0, dict.fromkeys(OUTCOMES, 0), 0)
 """Of no ring at all."""
 
 
-def record_outcome(ring: Ring, slot: Slot, outcome: str, removed: np.ndarray | None = None) -> None:
-    """Record what became of the oldest taken slot, and free it. `removed`: rows evicted and forgotten since, entered with it."""
+def record_outcome(
+    ring: Ring, slot: Slot, outcome: str, removed: np.ndarray | None = None, *, stale: int = 0
+) -> None:  # fmt: skip
+    """Record what became of the oldest taken slot, and free it. `removed`: rows evicted and forgotten since, entered with it.
+
+    `stale`: of its rows, those that were left out.
+    """
     number, header = ring.freed, slot.arrays["header"]
     header["outcomes"][number % 2] = _recorded(ring, "outcomes", number)
-    header["outcomes"][number % 2, OUTCOMES.index(outcome)] += header["rows"]
+    header["outcomes"][number % 2, OUTCOMES.index(outcome)] += header["rows"] - stale
+    header["outcomes"][number % 2, OUTCOMES.index("stale")] += stale
     header["removed"][number % 2] = _recorded(ring, "removed", number)
     if removed is not None and removed.any():
         header["removed"][number % 2] += removed

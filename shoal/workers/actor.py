@@ -30,7 +30,7 @@ from shoal.envs.background import BackgroundEnv
 from shoal.envs.curriculum import env_at, make_staged
 from shoal.monitoring.shares import Shares
 from shoal.rollout.deal import Deal
-from shoal.rollout.matchmaking import Matchmaker, Odds, records_of
+from shoal.rollout.matchmaking import Cast, Matchmaker, Odds, records_of
 from shoal.rollout.members import MemberPool, PlayerVersions
 from shoal.rollout.plans import fixed_policy
 from shoal.rollout.players import FixedInference
@@ -220,12 +220,14 @@ class EnvStages(Stages):
 class LeagueSeats:
     """What an actor knows of its league: the odds by which players meet, which its rollouts share, and how to tell of matches."""
 
-    def __init__(self, players: tuple[str, ...], copies: int) -> None:
-        self.odds, self._players, self._copies = Odds(), players, copies
+    def __init__(self, cast: Cast, copies: int) -> None:
+        self.odds, self._cast, self._copies = Odds(), cast, copies
+        others = max(1, cast.parties - 1)
+        self._most = MATCHES_PER_MESSAGE // others * others
 
     def told(self, episodes: list[Episode]) -> list[Message]:
         """The matches among them, for the league manager."""
-        records, most = records_of(episodes, self._players, self._copies), MATCHES_PER_MESSAGE
+        records, most = records_of(episodes, self._cast, self._copies), self._most
         return [Matches(records[at : at + most].tobytes()) for at in range(0, len(records), most)]
 
 
@@ -240,7 +242,7 @@ class _Building:
         self._experiment, self._life = context.program.experiment, context.life
         self._stages = OrderedStages(self._life.stage) if self._experiment.curriculum else None
         league, copies = self._experiment.league, self._program.envs_per_producer
-        self._league = None if league is None else LeagueSeats(tuple(league.players), copies)
+        self._league = None if league is None else LeagueSeats(Cast.of(self._program), copies)
 
     def actor(self) -> ActorWorker:
         spec, context = self._spec, self._context

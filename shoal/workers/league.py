@@ -30,8 +30,10 @@ from shoal.league.journal import Journal
 from shoal.league.league import League
 from shoal.league.measuring import Measuring
 from shoal.league.member_files import MemberFiles
+from shoal.league.profiles import Profile
 from shoal.league.schemes import scheme_of
-from shoal.league.standings import Pair, Standings
+from shoal.league.standings import Standings
+from shoal.rollout.matchmaking import Cast
 from shoal.rollout.members import MemberPool, PlayerVersions
 from shoal.rollout.plans import Plans
 from shoal.streams import names
@@ -39,8 +41,8 @@ from shoal.streams.primitives import Mailbox
 from shoal.workers.context import Context
 from shoal.workers.replica_sync import sync_class
 
-COPIES = 64
-"""Env copies in which members play against each other."""
+FEWEST, MOST = 64, 256
+"""Env copies in which members play against each other: as many as in training, within these bounds."""
 STEPS_PER_POLL = 16
 """Steps of those between two looks at the rest of the process."""
 
@@ -79,13 +81,13 @@ class LeagueSpec(WorkerSpec):
             for name in config.players
         ]
         files = MemberFiles(context.checkpoints.with_name("league"), plans)
-        standings = Standings(config, equal=not program.experiment.agents)
+        standings = Standings(config, equal=not program.experiment.agents, parties=Cast.of(program).parties)
         league = League(standings, scheme_of(config), self._journal(context, files), program.experiment.seed)
         league.begin()
         pool = MemberPool([PlayerVersions(player.plan.algorithm.policy, player.members) for player in players])
 
-        def measuring(choose: Callable[[], Pair | None]) -> Measuring:
-            env = make_staged(program.experiment, 0, COPIES)
+        def measuring(choose: Callable[[], Profile | None]) -> Measuring:
+            env = make_staged(program.experiment, 0, min(max(program.experiment.env.num_envs, FEWEST), MOST))
             seed = derive_seed(program.experiment.seed, "measuring", context.life.incarnation, league.matches)
             return Measuring(program, plans, pool, env, choose, seed=seed)
 
@@ -133,7 +135,7 @@ class LeagueWorker(Worker):
 
     def __init__(
         self, name: str, league: League, players: list[Player], files: MemberFiles,
-        measuring: Callable[[Callable[[], Pair | None]], Measuring], *,
+        measuring: Callable[[Callable[[], Profile | None]], Measuring], *,
         heartbeat: Heartbeat | None = None, faults: Faults = NO_FAULTS,
     ) -> None:  # fmt: skip
         self.name, self._league, self._players, self._files = name, league, players, files
@@ -205,7 +207,7 @@ class LeagueWorker(Worker):
 
     # ---------------------------------------------------------------- measuring
 
-    def _choose(self) -> Pair | None:
+    def _choose(self) -> Profile | None:
         """What is played next."""
         return self._pairs.choose(() if self._measuring is None else self._measuring.under_way)
 
@@ -223,7 +225,11 @@ class LeagueWorker(Worker):
             self._faults.at("step", self._steps)
             ended.append(self._measuring.step())
         self._heartbeat.rest()
+        joint = self._league.standings.joint
+        paired = not joint.general
         self._league.hear(np.concatenate(ended))
+        if paired and joint.general:  # what one wins the other does not lose: members meet themselves, too
+            self._pairs = self._league.standings.pairs()
         return True
 
     # ---------------------------------------------------------------- state

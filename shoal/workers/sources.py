@@ -99,8 +99,8 @@ class FreshSource(BatchSource):
         taken = self._samples.take(timeout, oldest)
         if taken is None:
             return None
-        steps, rows = (sum(int(posted.header[name]) for posted in taken) for name in ("steps", "rows"))
-        lag = version - min(int(posted.header["version"]) for posted in taken)
+        steps, rows = sum(int(posted.header["steps"]) for posted in taken), sum(posted.rows for posted in taken)
+        lag = version - min(posted.version for posted in taken)
         self._batch = join([posted.fragment for posted in taken])
         return Round(steps, rows, lag, find_problem(self._batch), empty=not rows and not self.replays, taken=taken)
 

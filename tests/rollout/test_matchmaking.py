@@ -94,9 +94,55 @@ def test_sides_keep_their_agents() -> None:
 
 
 def test_an_episode_becomes_a_record() -> None:
-    played = {"main": np.array([1.5]), "hunter": np.zeros(0), "rival": np.array([-1.0, -2.0])}
-    episode = Episode(2, 7, {}, played=played, match=(0, 1, 1, 4, 33), producer=3, round=5)
-    (record,) = records_of([episode, Episode(0, 1, {})], ["main", "hunter"], copies=16)
+    episode = Episode(2, 7, {"player": np.array([-1.5, 1.5])}, match=[0, 1, 1, 4, 33], producer=3, round=5)
+    (record,) = records_of([episode, Episode(0, 1, {})], EQUAL, copies=16)
     assert (record["asker"], record["opponent"], record["member"], record["own"]) == (0, 1, 4, LIVE)
     assert (record["slot"], record["episode"], record["round"], record["steps"]) == (3 * 16 + 2, 33, 5, 7)
     assert (record["earned"], record["against"]) == (1.5, -1.5)
+
+
+def test_teams_earn_what_their_agents_do_on_average() -> None:
+    returns = {"adversary": np.array([1.0, 2.0, 6.0]), "agent": np.array([-9.0, 5.0])}
+    (record,) = records_of([Episode(0, 7, returns, match=[1, 0, 0, 4, 33])], SIDED, copies=16)
+    assert (record["asker"], record["opponent"], record["earned"], record["against"]) == (1, 0, -9.0, 3.0)
+
+
+# ---------------------------------------------------------------- more than two
+
+THREE = Cast(("main",), {"player": 3}, {"main": "rival"}, {"main": ("player", (0, 1, 2))}, {}, True)
+SIDES = Cast(
+    ("a", "b", "c"), {"player": 3}, {"a": "rival-a", "b": "rival-b", "c": "rival-c"},
+    {"a": ("player", (0,)), "b": ("player", (1,)), "c": ("player", (2,))}, {}, False,
+)  # fmt: skip
+
+
+def test_each_of_several_opponents_is_drawn_by_itself() -> None:
+    odds = Odds()
+    match = maker(THREE, odds)
+    odds.give({"main": [[0, 3, 0.5], [0, LIVE, 0.5]]})
+    met = Counter[tuple[int, ...]]()
+    for episode in range(2000):
+        dealt = match(10, episode)["player"]
+        _, side, *drawn, _ = match.match(10)
+        numbers = drawn[1::2]
+        met[tuple(numbers)] += 1
+        seated = [*numbers[:side], LIVE, *numbers[side:]]
+        assert dealt == ["main" if number == LIVE else "rival" for number in seated]
+        codes = match.codes("player", None).reshape(4, 3)[2]
+        assert codes.tolist() == [-1 if number == LIVE else code_of((0, number)) for number in seated]
+    assert all(met[pair] == pytest.approx(500, abs=80) for pair in ((3, 3), (3, LIVE), (LIVE, 3), (LIVE, LIVE)))
+
+
+def test_a_match_of_three_sides_is_a_record_for_each_opponent() -> None:
+    odds = Odds()
+    match = maker(SIDES, odds)
+    odds.give({"b": [[0, 1, 0.2], [0, 2, 0.3], [2, 7, 0.5]]})
+    assert match(10, 0) == match(10, 5) == {"player": ["rival-a", "b", "rival-c"]}
+    assert {(match(10, episode), match.match(10)[3])[1] for episode in range(50)} == {1, 2}
+    assert match.match(10)[4:6] == [2, 7]
+    episode = Episode(1, 4, {"player": np.array([1.0, 2.0, -3.0])}, match=[1, 0, 0, 2, 2, 7, 5])
+    records = records_of([episode], SIDES, copies=16)
+    assert records["opponent"].tolist() == [0, 2]
+    assert records["member"].tolist() == [2, 7]
+    assert records["earned"].tolist() == [2.0, 2.0]
+    assert records["against"].tolist() == [1.0, -3.0]

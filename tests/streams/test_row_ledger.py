@@ -245,6 +245,29 @@ def test_a_stale_fragment_waits_for_an_open_one_before_it() -> None:
     assert world.check() == Account(111, settled(trained=101, stale=10, lost=0), 0)
 
 
+@pytest.mark.parametrize("outcome", ["trained", "inserted", "not_finite"])
+def test_only_rows_that_are_too_old_are_left_out_of_a_fragment(outcome: str) -> None:
+    """A fragment begins with decisions that the one before left open: those are of an older version, the others are not."""
+    layout = fragment_layout(GROUP, Needs(3), Echo(), 2, None)
+    ring = MemoryRing(layout, 1)
+    writer, reader = SampleWriter(ring, 0), SampleReader([ring], exact=False)
+    for versions, kept in ([[5, 6], [6, 6], [6, 6]], 5), ([[4, 5], [5, 6], [6, 6]], 3):
+        posted = writer.begin(0.0)
+        assert posted is not None
+        posted.fragment.valid[:], posted.fragment.valid[:3] = False, True
+        posted.fragment.version[:3] = versions
+        posted.header["rows"], posted.header["version"] = 6, min(min(row) for row in versions)
+        writer.post(posted)
+        taken = reader.take(0.0, oldest=6)
+        assert taken is not None
+        (got,) = taken
+        assert (got.rows, got.version, int(got.fragment.valid.sum())) == (kept, 6, kept)
+        assert (got.fragment.version[got.fragment.valid] == 6).all()
+        assert account(ring).balanced
+        reader.free(outcome)
+    assert account(ring) == Account(12, settled(**{outcome: 8}, stale=4), 0)
+
+
 RING, WHEN = st.integers(0, 2), st.sampled_from(["before", "after"])
 MOVES = st.one_of(
     st.tuples(st.just("post"), RING, st.integers(0, 9), st.integers(0, 3)),
