@@ -49,7 +49,7 @@ class LeagueSpec(WorkerSpec):
     """The league manager of a run that has a league."""
 
     kind: ClassVar[str] = "league"
-    events: ClassVar[tuple[str, ...]] = ("match", "freeze", "step")
+    events: ClassVar[tuple[str, ...]] = ("match", "freeze", "step", "write")
     rank_in_process: ClassVar[int] = 70
     steps_env: ClassVar[bool] = True
     pinned: ClassVar[bool] = False
@@ -95,7 +95,7 @@ class LeagueSpec(WorkerSpec):
 
     def _journal(self, context: Context, files: MemberFiles) -> Journal:
         """As it stood when the checkpoint was written, in a launch that goes on from one; as it is, after a death."""
-        journal, life = Journal(files.folder), context.life
+        journal, life = Journal(files.folder, context.faults_of(self)), context.life
         kept = None if life.start is None or life.incarnation else state_of(life.start, self.name)
         if kept is not None:
             journal.open(kept["matches"], kept["decisions"])
@@ -143,6 +143,7 @@ class LeagueWorker(Worker):
         self._heard = self._frozen = self._steps = 0
         self._told = -1
         for number, player in enumerate(players):  # what an earlier life, or an earlier launch, had frozen
+            league.thin(number)
             for member in league.standings.of(number):
                 block = files.read(league.standings.name(member), player.name)
                 player.publish(member[1], block, self._held(number))
