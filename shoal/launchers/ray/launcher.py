@@ -165,7 +165,7 @@ class RayLauncher(ProcessLauncher):
     def run(self, conductor: Conductor) -> str | None:
         """As every launcher; what travelled between machines is an event at the end."""
         caught = super().run(conductor)
-        self._files.event("traffic", bytes_of_fragments=self._net.traffic())
+        self._files.event("traffic", bytes_of_fragments=self._net.traffic(), versions=self._net.versions_sent())
         return caught
 
     def close(self) -> None:
