@@ -53,6 +53,7 @@ class LeagueSpec(WorkerSpec):
     rank_in_process: ClassVar[int] = 70
     steps_env: ClassVar[bool] = True
     pinned: ClassVar[bool] = False
+    at_home: ClassVar[bool] = True
     hears: ClassVar[tuple[type[Message], ...]] = (Matches, Updated)
 
     @classmethod

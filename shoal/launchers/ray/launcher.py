@@ -65,11 +65,12 @@ class RayLauncher(ProcessLauncher):
         self._agents: dict[str, AgentLine] = {self._home_node: home}
         self._agents_made = 0
         self._net = RayStreams(program, home, agent)
-        life, where = first_life(program, start), labels(program)
+        life = first_life(program, start)
         super().__init__(program, life, files, self._net, self._ray)
         life = replace(life, start=None)  # it travels with the order of a process
         try:
             for number, process in enumerate(program.processes):
+                where = labels(program, process)
                 options = {**actor_options(process.resources), **({"label_selector": where} if where else {})}
                 self._ray.start(process, number, life, options)
             self._ray.placed()
