@@ -15,6 +15,8 @@ from shoal.league.ratings import Ratings, rate
 Pair = tuple[Member, Member]
 FIRST = 32
 """Games that give a first idea of what two earn against each other."""
+AT_ONCE = 32
+"""One in so many pairs is ranked at a time: with few pairs each game is chosen for itself."""
 FEW = 8
 """Games that say little about how far results lie apart."""
 
@@ -37,6 +39,7 @@ class Pairs:
         self._number = {pair: number for number, pair in enumerate(pairs)}
         places = [[payoffs.place(member) for member in pair] for pair in pairs]
         self._rows, self._columns = np.array(places, np.int64).reshape(-1, 2).T
+        self._next: list[int] = []
 
     @property
     def wanting(self) -> bool:
@@ -49,7 +52,14 @@ class Pairs:
         return bool((self._payoffs.played[self._rows, self._columns] >= min(self._most, FIRST)).all())
 
     def choose(self, under_way: Iterable[Pair]) -> Pair | None:
-        """The pair that another game tells most about, given those that are being played; None: all have met often enough."""
+        """The pair that another game tells most about, given those that are being played; None: all have met often enough. Of many
+        pairs some are ranked at once, and each of those has its turn before the others are looked at."""
+        if not self._next:
+            self._next = self._rank(under_way)
+        return self._pairs[self._next.pop()] if self._next else None
+
+    def _rank(self, under_way: Iterable[Pair]) -> list[int]:
+        """Of those that have not met often enough, so many as are ranked at once, the best last."""
         more = np.zeros(len(self._pairs))
         for pair in under_way:
             if pair in self._number:
@@ -57,12 +67,12 @@ class Pairs:
         at, payoffs = (self._rows, self._columns), self._payoffs
         games = payoffs.games[at]
         open_ = games + more < self._most
-        if not open_.any():
-            return None
         count = np.maximum(games, 1.0)
         spread = np.sqrt(np.maximum(payoffs.squares[at] / count - (payoffs.earned[at] / count) ** 2, 1e-4))
-        known = np.where(games >= FEW, spread, max(1.0, float(spread.max())))
-        return self._pairs[int(np.where(open_, known / np.sqrt(games + more + 1.0), 0.0).argmax())]
+        known = np.where(games >= FEW, spread, max(1.0, float(spread.max(initial=0.0))))
+        worth = np.where(open_, known / np.sqrt(games + more + 1.0), 0.0)
+        best = np.argsort(-worth, kind="stable")[: max(1, len(self._pairs) // AT_ONCE)]
+        return [int(number) for number in best[::-1] if open_[number]]
 
 
 class Standings:
