@@ -9,11 +9,7 @@ import numpy as np
 
 from shoal.api.policy_spec import PolicyPlan
 from shoal.base.files import make_folder, write_atomic
-from shoal.checkpoints.store import CheckpointStore
 from shoal.rollout.plans import load_member, member_file
-
-START = "start"
-"""The folder with a checkpoint of all players as they were made, for those that begin anew."""
 
 
 class MemberFiles:
@@ -42,15 +38,3 @@ class MemberFiles:
         load_member(policy, self.path(name))
         block: np.ndarray = flat.block.numpy().copy()
         return block
-
-    def start(self) -> Path:
-        """A checkpoint store whose version 0 holds all players as they were made, with their optimisers."""
-        store = CheckpointStore(self.folder / START)
-        if not store.versions():
-            tensors = {
-                f"{player}/{key}": tensor.detach().clone()
-                for player, plan in self._plans.items()
-                for key, tensor in plan.algorithm.state_dict().items()
-            }
-            store.save(0, tensors, {"steps": 0})
-        return self.folder / START

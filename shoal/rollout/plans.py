@@ -7,10 +7,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from textwrap import shorten
 
+import torch
 from torch import Tensor
 
 from shoal.algorithms import ALGORITHMS
 from shoal.api.algorithm import Algorithm
+from shoal.api.orders import LoadWeights
 from shoal.api.policy import Policy
 from shoal.api.policy_spec import PolicyPlan, PolicySpec, Source
 from shoal.api.program import Program
@@ -72,6 +74,16 @@ def build_algorithm(spec: PolicySpec) -> Algorithm:
     if spec.source is not None:
         _begin_from(built.policy, spec.source, spec)
     return built
+
+
+def load_ordered(algorithm: Algorithm, order: LoadWeights, spec: PolicySpec | None) -> None:
+    """From a checkpoint, or as `spec` says it was made: for that no file is needed, so any machine of a cluster can."""
+    if order.checkpoints:
+        load_policy(algorithm, CheckpointStore(Path(order.checkpoints)).load(order.version).tensors, order.source)
+        return
+    assert spec is not None, "a trainer of a run has one"
+    with torch.random.fork_rng(devices=[]):  # nobody else who draws notices
+        algorithm.load_state_dict(build_algorithm(spec).state_dict())
 
 
 def _begin_from(policy: Policy, source: Source, spec: PolicySpec) -> None:

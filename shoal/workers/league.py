@@ -199,7 +199,7 @@ class LeagueWorker(Worker):
         self._pairs = league.standings.pairs()
         said: list[Message] = [Note(f"{league.standings.name(member)} joins the league: {reason}")]
         if own and league.begins_anew(number, own):
-            said.append(Requested("trainer", LoadWeights(player.name, str(self._files.start()), 0, player.name)))
+            said.append(Requested("trainer", LoadWeights(player.name, "", 0, player.name)))
         return said
 
     def _held(self, number: int) -> list[int]:

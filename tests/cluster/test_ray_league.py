@@ -33,6 +33,8 @@ def cluster(_has_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_a_league_on_three_machines(cluster: Cluster, tmp_path: Path) -> None:
+    for host in cluster.hosts[1:]:
+        host.hide(tmp_path)  # machines need not share the run's folder
     argv = [sys.executable, "-m", "shoal.cli", "train", "kuhn-psro", "--on", "ray", "--address", cluster.address]
     done = cluster.run(0, [*argv, "--trial", "far", *WORDS], cwd=tmp_path, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
