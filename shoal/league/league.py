@@ -42,6 +42,8 @@ class League:
     decisions: int = 0
     given: Given = field(default_factory=dict)
     """The odds by which players meet now."""
+    _frozen_last: dict[str, int] = field(default_factory=dict)
+    """By player: the member that it was frozen as by an earlier life that did not come to what follows; 0: it did."""
     _before: dict[str, dict[str, float]] = field(default_factory=dict)
     """Those that an earlier life had given, by names."""
     looked: int = -LOOK
@@ -61,6 +63,8 @@ class League:
             self.decisions += 1
             if decision["kind"] == "odds":
                 self._before = decision["odds"]
+            elif decision["kind"] in ("froze", "reset"):
+                self._frozen_last[decision["player"]] = decision.get("number", 0)
         found = self.journal.matches()
         self.matches = len(found)
         self.standings.payoffs.add(found)
@@ -132,6 +136,15 @@ class League:
         return sum(
             share for given in self.given.values() for player, number, share in given if (player, number) == member
         )
+
+    def begin_late(self) -> list[int]:
+        """The players that begin anew now, since an earlier life died between freezing them and that."""
+        frozen, self._frozen_last = self._frozen_last, {}
+        return [
+            number
+            for number, player in enumerate(self.standings.players)
+            if frozen.get(player) and self.begins_anew(number, frozen[player])
+        ]
 
     def begins_anew(self, player: int, number: int) -> bool:
         """Whether a player that was just frozen goes on from where it began."""

@@ -149,7 +149,8 @@ class LeagueWorker(Worker):
                 block = files.read(league.standings.name(member), player.name)
                 player.publish(member[1], block, self._held(number))
         self._pairs = league.standings.pairs()
-        self._said = self._freeze_due()  # where versions are out already, their first is a member
+        self._said = [self._anew(players[number]) for number in league.begin_late()]
+        self._said += self._freeze_due()  # where versions are out already, their first is a member
 
     # ---------------------------------------------------------------- what it hears
 
@@ -199,8 +200,12 @@ class LeagueWorker(Worker):
         self._pairs = league.standings.pairs()
         said: list[Message] = [Note(f"{league.standings.name(member)} joins the league: {reason}")]
         if own and league.begins_anew(number, own):
-            said.append(Requested("trainer", LoadWeights(player.name, "", 0, player.name)))
+            said.append(self._anew(player))
         return said
+
+    def _anew(self, player: Player) -> Message:
+        """The order to begin as it was made."""
+        return Requested("trainer", LoadWeights(player.name, "", 0, player.name))
 
     def _held(self, number: int) -> list[int]:
         return [own for _, own in self._league.standings.of(number)]

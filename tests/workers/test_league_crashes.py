@@ -91,6 +91,25 @@ def test_it_may_die_before_every_write(tmp_path: Path) -> None:
         assert len(np.unique(places)) == len(places), "nothing is counted twice"
 
 
+def test_who_should_begin_anew_does_so_in_the_next_life(tmp_path: Path) -> None:
+    """Killed between the two: the member is there, and the player goes on from where it began, once."""
+    config = LeagueConfig.parse({"match": {"name": "psro", "start": "cold", "solver": "uniform"}})
+
+    def life() -> League:
+        journal = Journal(tmp_path)
+        journal.open()
+        found = League(Standings(config, equal=True), scheme_of(config), journal)
+        found.begin()
+        return found
+
+    first = life()
+    first.freeze(0, 0, steps=0, version=0, reason="its first version")
+    assert life().begin_late() == [], "the first version is the one that it was made as"
+    first.freeze(0, 1, steps=10, version=1, reason="it is time")
+    assert life().begin_late() == [0]
+    assert life().begin_late() == []
+
+
 # ---------------------------------------------------------------- whole runs
 
 
