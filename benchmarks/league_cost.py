@@ -91,7 +91,7 @@ class Meter:
         LeagueWorker._freeze = watched  # type: ignore[method-assign]
 
 
-def measure_run(members: int, env: str, games: int, steps: int) -> dict[str, Any]:
+def measure_run(members: int, env: str, games: int, updates: int) -> dict[str, Any]:
     """Shares of a run's CPU, once it has so many members."""
     meter = Meter(members)
     meter.watch()
@@ -109,13 +109,12 @@ def measure_run(members: int, env: str, games: int, steps: int) -> dict[str, Any
         return found
 
     Measuring.step = timed_step  # type: ignore[method-assign]
-    freeze = 1_000
     values = {
-        "env": {"id": env, "num_envs": 256},
-        "algorithm": {"name": "ppo", "unroll": 8, "minibatch": 512},
+        "env": {"id": env, "num_envs": 64},
+        "algorithm": {"name": "ppo", "unroll": 8, "minibatch": 256},
         **({"model": MODELS[env]} if env in MODELS else {"model": {"name": "mlp", "hidden": [64, 64]}}),
-        "league": {"match": "pfsp", "freeze": {"steps": freeze}, "keep": members, "games": games},
-        "stop": {"steps": 2_048 * members + steps},
+        "league": {"match": "pfsp", "freeze": {"steps": 500}, "keep": members, "games": games},
+        "stop": {"updates": members + 4 + updates},
     }
     with tempfile.TemporaryDirectory() as root:
         outcome = shoal.train(shoal.Experiment.parse(values), root=root, on="inline", quiet=True)
@@ -181,10 +180,10 @@ def main() -> None:
     parser.add_argument("--matches", type=int, default=1_000_000)
     parser.add_argument("--env", default="shoal/connect-four")
     parser.add_argument("--games", type=int, default=40)
-    parser.add_argument("--steps", type=int, default=200_000, help="after the last member has joined")
+    parser.add_argument("--updates", type=int, default=60, help="after the last member has joined")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = measure_run(options.members, options.env, options.games, options.steps)
+    found = measure_run(options.members, options.env, options.games, options.updates)
     reading = measure_reading(options.matches, options.members)
     if options.json:
         print(json.dumps({"run": found, "reading": reading}, indent=2))
