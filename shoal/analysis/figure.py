@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,25 +50,30 @@ class Drawing:
     """What random play earns, where it is known."""
 
 
-def require_matplotlib() -> None:
+def require_matplotlib(what: str = "shoal plot") -> None:
     """Fail with the remedy where the extra is missing."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise InputError("shoal plot needs matplotlib: pip install 'shoal[plot]'")
+        raise InputError(f"{what} needs matplotlib: pip install 'shoal[plot]'")
 
 
-def check_format(path: Path) -> None:
+def check_format(path: Path, option: str = "--out") -> None:
     """The file's name says what kind of figure it is."""
     if path.suffix.lower() not in FORMATS:
-        raise InputError(f"--out {path}: a figure's name ends in one of {', '.join(FORMATS)}")
+        raise InputError(f"{option} {path}: a figure's name ends in one of {', '.join(FORMATS)}")
 
 
 def save(drawings: Sequence[Drawing], path: Path) -> None:
-    """Draw them into a file, by Matplotlib's own settings: a `matplotlibrc` in the current folder may be anybody's."""
+    """Draw them into a file."""
+    written(lambda: draw(drawings), path)
+
+
+def written(draws: Callable[[], Figure], path: Path) -> None:
+    """A figure as a file, by Matplotlib's own settings: a `matplotlibrc` in the current folder may be anybody's."""
     import matplotlib
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        figure = draw(drawings)
+        figure = draws()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=150)

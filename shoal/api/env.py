@@ -174,6 +174,14 @@ class Env(ABC):
         """An RGB image `[height, width, 3]` of one copy, or None where there is none."""
         return None
 
+    def describe(self, agent: str, observation: Tree) -> str | None:
+        """What an agent sees, in words or drawn with letters, for a person who plays it; None: nobody wrote that down."""
+        return None
+
+    def action_names(self, agent: str) -> list[str] | None:
+        """What its actions are called by people; None: they have numbers."""
+        return None
+
     def codec(self, agent: str, rows: int) -> Codec | None:
         """From what the environment's own code gives this agent to arrays, and back; None: both are as the group's spaces say."""
         return None

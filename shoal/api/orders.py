@@ -84,6 +84,7 @@ class LoadWeights(Order):
 
     policy: str
     checkpoints: str
+    """The folder; empty: begin anew, as the policy was made."""
     version: int
     source: str
 

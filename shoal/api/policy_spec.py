@@ -23,11 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A policy of another run, as one of its checkpoints holds it."""
+    """A policy of another run, as one of its checkpoints holds it, as a member of its league, or several of them mixed."""
 
     policy: PolicySpec
     checkpoints: str
     version: int
+    """Of the checkpoint; of a member, its number."""
+    member: str = ""
+    """`main-3`: as the league has it; the checkpoints do not matter then."""
+    mixture: tuple[tuple[float, Source], ...] = ()
+    """Shares of those of whom one is drawn in each episode; the rest says what they have in common."""
 
 
 @dataclass(frozen=True)

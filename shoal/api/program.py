@@ -154,6 +154,8 @@ class Process:
     """The run does not go on without it; others come and go with the machines."""
     pinned: bool = True
     """It works all the time, so it may keep to a core of its own."""
+    at_home: bool = False
+    """It works with the run's folder, so it lives on the machine that has it: the controller's."""
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,8 @@ class WorkerSpec(Config):
     """What its state is to a resumed run: `rollouts`, `replay`, or nothing that has a name."""
     pinned: ClassVar[bool] = True
     """It works all the time: its process may keep to a core of its own."""
+    at_home: ClassVar[bool] = False
+    """It works with the run's folder, which other machines of a cluster need not reach: it lives on the controller's."""
 
     name: str
     """Of the worker, unique in the run."""

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from shoal.cli.arguments import Address, Json, Openings, Overrides, Recipe, Run, Runs, Stochastic, Wandb
 from shoal.cli.credentials import credentials
 from shoal.cli.federation_commands import child, parent
+from shoal.cli.games import exploit, play, tournament
 from shoal.cli.slurm import slurm
 from shoal.cli.train_command import TrainCommand
 
@@ -27,34 +29,6 @@ app.add_typer(slurm, name="slurm")
 app.add_typer(credentials, name="credentials")
 app.command()(parent)
 app.command()(child)
-
-Recipe = Annotated[
-    str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")
-]
-Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings on top, e.g. algorithm.lr=1e-3.")
-]
-Run = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run folder, EXPERIMENT/TRIAL, or EXPERIMENT for its newest trial.")
-]
-Address = Annotated[
-    str | None, typer.Option(metavar="auto|HOST:PORT", help="With --on ray: the cluster; left out, a Ray of its own.")
-]
-Runs = Annotated[
-    list[str], typer.Argument(metavar="RUN...", help="Run folders, EXPERIMENT/TRIAL, or EXPERIMENT for all its trials.")
-]
-Openings = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=0, help="Let everyone act at random in the first N steps. Default: 2 with --against, else 0."
-    ),
-]
-Stochastic = Annotated[bool, typer.Option("--stochastic", help="Act as in training, not greedily.")]
-Wandb = Annotated[
-    str | None,
-    typer.Option(metavar="online|offline|disabled", help="Show it in Weights & Biases: log.wandb.mode, in a word."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @app.command(cls=TrainCommand)
@@ -263,11 +237,22 @@ def compare(runs: Runs, json: Json = False) -> None:
 
 
 @app.command()
-def league(run: Run, json: Json = False) -> None:
+def league(
+    run: Run,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw ratings and payoffs as well; .svg and .pdf work too.")
+    ] = None,
+    json: Json = False,
+) -> None:
     """Show the league of a run: who is how strong, with intervals, and what members earn against each other."""
     from shoal.cli.league import run as work
 
-    work(run, json=json)
+    work(run, json=json, plot=plot)
+
+
+app.command()(tournament)
+app.command()(play)
+app.command()(exploit)
 
 
 @app.command()

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from shoal.cli.output import print_json, tell
-
-WIDEST = 12
-"""Members in the table of what they earn: a terminal is not wider."""
+from shoal.cli.payoff_table import WIDEST, payoff_lines
 
 
-def run(run: str, *, json: bool) -> None:
-    """Read the journal, print where everyone stands."""
+def run(run: str, *, json: bool, plot: Path | None = None) -> None:
+    """Read the journal, print where everyone stands; draw it, if that is wanted."""
     from shoal.analysis.league_table import league_of
 
+    if plot is not None:
+        from shoal.analysis.figure import check_format, require_matplotlib
+
+        require_matplotlib("shoal league --plot")
+        check_format(plot, "--plot")
     found = league_of(run)
+    if plot is not None:
+        from shoal.analysis.league_figure import save_payoffs
+
+        save_payoffs(found, plot)
     if json:
         print_json(found)
         return
-    tell(*_members(found), "", *_payoffs(found))
+    names = [row["member"] for row in found["members"]]
+    tell(*_members(found), "", *payoff_lines(names, found["payoffs"]))
 
 
 def _members(found: dict[str, Any]) -> list[str]:
@@ -36,17 +45,4 @@ def _members(found: dict[str, Any]) -> list[str]:
     for player, odds in found["odds"].items():
         most = sorted(odds.items(), key=lambda item: -item[1])[:WIDEST]
         lines.append(f"{player} meets {', '.join(f'{name} {share:.2f}' for name, share in most)}")
-    return lines
-
-
-def _payoffs(found: dict[str, Any]) -> list[str]:
-    """Rows earn so much from columns."""
-    names = [row["member"] for row in found["members"]][:WIDEST]
-    width = max(6, *map(len, names))
-    left = len(found["members"]) - len(names)
-    lines = [f"what each earns on average against the others{f' (without the {left} weakest)' if left else ''}"]
-    lines.append(" " * width + "".join(f"  {name:>{width}}" for name in names))
-    for name, earned in zip(names, found["payoffs"], strict=False):
-        cells = ["-" if value is None else f"{value:.2f}" for value in earned[: len(names)]]
-        lines.append(f"{name:<{width}}" + "".join(f"  {cell:>{width}}" for cell in cells))
     return lines

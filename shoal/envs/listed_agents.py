@@ -40,6 +40,7 @@ class ListedAgents(ParallelEnv):
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, ...]:
         """Flags may be one for all, or one for each."""
+        rewards: Any  # one for each, which Gymnasium does not know of
         seen, rewards, terminated, truncated, info = self.env.step([actions[agent] for agent in self.possible_agents])
         over = bool(np.all(terminated)), bool(np.all(truncated))
         agents = self.possible_agents

@@ -20,10 +20,11 @@ from shoal.rollout.rollout import Watcher
 
 
 class Schedule:
-    """Which game is played by whom. `players`: for each, policy of the run -> the name of the seat in its place."""
+    """Which game is played by whom. `players`: for each, policy of the run -> the name of the seat in its place. `own`: the same
+    for the side that is evaluated; left out, its seats are called as the policies are."""
 
-    def __init__(self, sides: list[Side], players: list[dict[str, str]]) -> None:
-        self._sides, self._players = sides, players
+    def __init__(self, sides: list[Side], players: list[dict[str, str]], own: dict[str, str] | None = None) -> None:
+        self._sides, self._players, self._own = sides, players, own or {}
 
     def side(self, game: int) -> Side:
         """That is played."""
@@ -34,7 +35,7 @@ class Schedule:
         against = self._players[game // len(self._sides) % len(self._players)]
 
         def seat(place: Place) -> str:
-            return place.policy if place.own else against[place.policy]
+            return self._own.get(place.policy, place.policy) if place.own else against[place.policy]
 
         return {group: [seat(place) for place in places] for group, places in self.side(game).items()}
 

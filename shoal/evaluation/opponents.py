@@ -93,15 +93,9 @@ class Opponents:
         return seats, readers
 
     def _seat(self, name: str, role: str, standin: Standin, env: Env, watch: Watch) -> Seat:
-        spec, policy, plan = self._specs[role], standin.policy, standin.plan
-        if policy.agents not in (0, len(spec.columns)):
-            raise InputError(
-                f"against '{name}': it tells {policy.agents} agents apart; here it would play {len(spec.columns)}"
-            )
-        client = FixedInference(policy, explore=standin.draws or watch.explore)
+        spec, plan = self._specs[role], standin.plan
         width = len(spec.columns) if plan is None else self._width(plan.spec)
-        noise = _noise(name, env.num_envs * width, policy, watch)
-        return make_seat(replace(spec, name=name), plan, client, policy, noise, watched=watch.thoughts)
+        return standin_seat(name, spec, standin, env.num_envs * width, watch)
 
     def _width(self, spec: PolicySpec) -> int:
         """Lanes of an env copy."""
@@ -124,7 +118,7 @@ class Opponents:
         if name == "past":
             return {f"past@{version}": self._version(past[version]) for version in spread(sorted(past), MOST_PAST)}
         if name not in self._fixed:
-            self._fixed[name] = {policy: _fixed(opponent, policy, env, spec) for policy, spec in self._specs.items()}
+            self._fixed[name] = {policy: standin_of(opponent, policy, env, s) for policy, s in self._specs.items()}
         return {name: self._fixed[name]}
 
     def _newest(self, policy: str, mailbox: Mailbox) -> np.ndarray:
@@ -169,13 +163,26 @@ def spread(versions: list[int], most: int) -> list[int]:
     return [versions[place] for place in places.tolist()]
 
 
-def _fixed(opponent: Opponent, policy: str, env: Env, spec: PolicySpec) -> Standin:
+def standin_of(opponent: Opponent, policy: str, env: Env, spec: PolicySpec) -> Standin:
+    """One that never changes, in the place of a policy."""
     if opponent.name == "random":
         return Standin(RandomPolicy(env.groups[spec.home]), draws=True)
     if opponent.sources:
         return Standin(load_source(opponent.sources[policy]), draws=False)
     script, space = load_script(opponent.name, "against"), env.groups[spec.home].action_space
     return Standin(ScriptedPolicy(script, space, f"against = '{opponent.name}'"), draws=True)
+
+
+def standin_seat(name: str, spec: PolicySpec, standin: Standin, lanes: int, watch: Watch) -> Seat:
+    """A seat of that name, in which somebody plays in the place of a policy."""
+    policy = standin.policy
+    if policy.agents not in (0, len(spec.columns)):
+        raise InputError(
+            f"against '{name}': it tells {policy.agents} agents apart; here it would play {len(spec.columns)}"
+        )
+    client = FixedInference(policy, explore=standin.draws or watch.explore)
+    noise = _noise(name, lanes, policy, watch)
+    return make_seat(replace(spec, name=name), standin.plan, client, policy, noise, watched=watch.thoughts)
 
 
 def _noise(name: str, lanes: int, policy: Policy, watch: Watch) -> Noise:

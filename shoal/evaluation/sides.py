@@ -35,6 +35,25 @@ def sides_of(program: Program) -> list[Side]:
     return [side for i, side in enumerate(sides) if side not in sides[:i]]
 
 
+def both_ways(program: Program) -> list[Side]:
+    """The same for two players who both play all of it: where sides differ, each is played by each. Agents that training deals out
+    are one role in a group, that of the first who learns there."""
+    learns = {spec.home: name for name, spec in reversed(program.policies.items()) if spec.learns}
+
+    def place(each: Place, *, swapped: bool) -> Place:
+        home = program.policies[each.policy].home
+        role = learns.get(home, each.policy) if program.experiment.shuffles else each.policy
+        return Place(role, each.own is not swapped)
+
+    sides = [
+        {group: tuple(place(each, swapped=swapped) for each in places) for group, places in side.items()}
+        for swapped in (False, True)
+        for side in sides_of(program)
+    ]
+    played = [side for side in sides if any(each.own for places in side.values() for each in places)]
+    return [side for i, side in enumerate(played) if side not in played[:i]]
+
+
 def opposed(sides: list[Side]) -> list[str]:
     """The policies in whose place an opponent plays."""
     return list(dict.fromkeys(p.policy for side in sides for places in side.values() for p in places if not p.own))

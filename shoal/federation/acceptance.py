@@ -37,7 +37,7 @@ class Examiner:
     def __init__(self, program: Program, policy: str, config: AcceptanceConfig, alive: Callable[[], None]) -> None:
         self._program, self._policy, self._config, self._alive = program, policy, config, alive
         self._plans = Plans(program)
-        self._env = make_staged(program.experiment, 0, copies_for(config.episodes))
+        self._env = make_staged(program.experiment, 0, copies_for(config.episodes, program.experiment.env))
         nbytes = self._plans[policy].algorithm.flat.nbytes
         self._mailboxes: dict[str, Mailbox] = {policy: MemoryMailbox(nbytes, 1)}
         self._published = -1

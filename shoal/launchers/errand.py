@@ -12,8 +12,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
 from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -36,6 +36,8 @@ ENDING = 2.0
 LOOK = 0.1
 """Seconds between two looks."""
 
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""What a function is called with."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -65,33 +67,64 @@ class Errand:
 
     def run(self, function: Callable[Concatenate[Heartbeat, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Until it is done, fails, dies or hangs."""
-        board, (here, there) = HeartbeatBoard.create(1), context().Pipe()
-        process = context().Process(
-            target=_serve, args=(os.getpid(), there, board.handle, function, args, kwargs), name=self._what, daemon=True
-        )
-        board.place(0).begin(ARRIVING, in_env=False)
-        start_process(process)
-        there.close()
-        try:
-            return self._wait(here, process, board)
-        finally:
-            kill_tree(*filter(None, [process.pid]))
-            process.join(ENDING)
-            here.close()
-            board.close()
+        (found,) = self.run_all(function, [(args, kwargs)])
+        return found
 
-    def _wait(self, here: Connection, process: Any, board: HeartbeatBoard) -> Any:
-        began, attention, reader = time.monotonic(), Attention(), MessageReader(here)
-        while True:
-            with contextlib.suppress(EOFError, OSError):
-                if here.poll(LOOK) and (found := reader.take()) is not None:
-                    return _result(found)
-            if process.exitcode is not None:
-                raise ShoalError(f"{self._what}: the environment ended its process ({_how(process.exitcode)})")
-            attention.look()
-            if (cause := self._limits.exceeded(self._what, attention.heard(board.pulse(0)))) is not None:
-                raise ShoalError(cause)
-            self._meanwhile(time.monotonic() - began)
+    def run_all(
+        self, function: Callable[..., _R], calls: Sequence[Call]
+    ) -> list[_R]:  # fmt: skip
+        """The same for several at once, each in a process of its own: what they found, in the order of `calls`."""
+        began, sent = time.monotonic(), list[_Sent]()
+        found: dict[int, _R] = {}
+        try:
+            sent += (_Sent(self._what, self._limits, function, *call) for call in calls)
+            while True:
+                waiting = [number for number in range(len(sent)) if number not in found]
+                wait([sent[number].here for number in waiting], LOOK)
+                for number in waiting:
+                    if (answer := sent[number].answer()) is not None:
+                        found[number] = answer[0]
+                if len(found) == len(sent):
+                    return [found[number] for number in range(len(sent))]
+                self._meanwhile(time.monotonic() - began)
+        finally:
+            for each in sent:
+                each.close()
+
+
+class _Sent:
+    """One process that is under way."""
+
+    def __init__(self, what: str, limits: Limits, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self._what, self._limits, self._board = what, limits, HeartbeatBoard.create(1)
+        self.here, there = context().Pipe()
+        words = (os.getpid(), there, self._board.handle, function, args, kwargs)
+        self._process = context().Process(target=_serve, args=words, name=what, daemon=True)
+        self._board.place(0).begin(ARRIVING, in_env=False)
+        start_process(self._process)
+        there.close()
+        self._attention, self._reader = Attention(), MessageReader(self.here)
+
+    def answer(self) -> tuple[Any] | None:
+        """What it found; None: it is at work. Whatever it failed by is raised."""
+        ended = self._process.exitcode  # before the look at what it said: that comes first
+        with contextlib.suppress(EOFError, OSError):
+            if self.here.poll(0) and (found := self._reader.take()) is not None:
+                return (_result(found),)
+        if ended is not None:
+            raise ShoalError(f"{self._what}: the environment ended its process ({_how(ended)})")
+        self._attention.look()
+        cause = self._limits.exceeded(self._what, self._attention.heard(self._board.pulse(0)))
+        if cause is not None:
+            raise ShoalError(cause)
+        return None
+
+    def close(self) -> None:
+        """It ends, whatever it does."""
+        kill_tree(*filter(None, [self._process.pid]))
+        self._process.join(ENDING)
+        self.here.close()
+        self._board.close()
 
 
 def _how(code: int) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from shoal.api.env import Array
 from shoal.api.league import MATCH
 from shoal.base.errors import ShoalError
+from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.files import make_folder, plain_file
 from shoal.monitoring.jsonl import append_line, mend, newest_first
 
@@ -33,10 +34,10 @@ def checks_of(matches: Array) -> Array:
 
 
 class Journal:
-    """The files of one league. One writer, any number of readers."""
+    """The files of one league. One writer, any number of readers. `faults`: what strikes before a write, in tests."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, faults: Faults = NO_FAULTS) -> None:
+        self.folder, self._faults, self._writes = folder, faults, 0
         self._matches, self._decisions = folder / "matches.bin", folder / "decisions.jsonl"
         self._file: int | None = None
 
@@ -91,14 +92,20 @@ class Journal:
         records = np.empty(len(matches), RECORD)
         records["match"], records["check"] = matches, checks_of(matches)
         raw = records.tobytes()
+        self._strike()
         if os.write(self._file, raw) != len(raw):
             raise ShoalError(f"{self._matches} cannot be written to its end: make room, then go on with --resume")
 
     def decide(self, kind: str, reason: str, **facts: Any) -> dict[str, Any]:
         """A decision, with its reason; the line as it was written."""
         line = {"kind": kind, **facts, "reason": reason}
+        self._strike()
         append_line(self._decisions, line)
         return line
+
+    def _strike(self) -> None:
+        self._writes += 1
+        self._faults.at("write", self._writes)
 
     def sync(self) -> None:
         """Whatever happens to the machine, what was written is there."""

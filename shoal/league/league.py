@@ -15,6 +15,7 @@ from shoal.base.seeding import generator
 from shoal.league.forgetting import Forgetting
 from shoal.league.journal import Journal
 from shoal.league.profiles import Profiles
+from shoal.league.ratings import SURE
 from shoal.league.schemes import ROLES, Scheme, Shares, normalised
 from shoal.league.standings import Pairs, Standings
 from shoal.rollout.matchmaking import Given
@@ -42,6 +43,10 @@ class League:
     decisions: int = 0
     given: Given = field(default_factory=dict)
     """The odds by which players meet now."""
+    _frozen_last: dict[str, int] = field(default_factory=dict)
+    """By player: the member that it was frozen as by an earlier life that did not come to what follows; 0: it did."""
+    _before: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Those that an earlier life had given, by names."""
     looked: int = -LOOK
     """Matches at the last look."""
     _joined: int = 1
@@ -49,6 +54,8 @@ class League:
     _roughly: int = 0
     """1 where those odds were made of a first idea."""
     _forgetting: Forgetting = field(default_factory=Forgetting)
+    _uncounted: list[Array] = field(default_factory=list)
+    """Matches that are written and not part of the payoffs yet."""
     _met: list[Counter[str]] = field(default_factory=list)
     """By player: games since the last look, by opponent."""
 
@@ -57,23 +64,37 @@ class League:
         for decision in self.journal.decisions():
             self.standings.apply(decision)
             self.decisions += 1
+            if decision["kind"] == "odds":
+                self._before = decision["odds"]
+            elif decision["kind"] in ("froze", "reset"):
+                self._frozen_last[decision["player"]] = decision.get("number", 0)
         found = self.journal.matches()
         self.matches = len(found)
         self.standings.add(found)
         self._met = [Counter() for _ in self.standings.players]
 
     def hear(self, matches: Array) -> None:
-        """Matches that ended."""
+        """Matches that ended: they are written at once, and counted with the next that somebody needs."""
         if not len(matches):
             return
         self.journal.append(matches)
         self.matches += len(matches)
+        self._uncounted.append(matches)
+        if matches["measured"].any():  # whom to measure next depends on them
+            self.count()
+
+    def count(self) -> None:
+        """Whatever was heard is part of the payoffs: some hundred matches at a time cost hardly more than one."""
+        if not self._uncounted:
+            return
+        matches = np.concatenate(self._uncounted)
+        self._uncounted.clear()
         self.standings.add(matches)
         trained = matches[matches["measured"] == 0]
-        for player in np.unique(trained["asker"]).tolist():
-            own = trained[trained["asker"] == player]
-            for opponent, live in zip(own["opponent"].tolist(), (own["member"] == LIVE).tolist(), strict=True):
-                self._met[player]["live" if live else self.standings.players[opponent]] += 1
+        met = np.stack([trained["asker"], trained["opponent"], trained["member"] == LIVE], axis=1)
+        each, games = np.unique(met, axis=0, return_counts=True)
+        for (player, opponent, live), count in zip(each.tolist(), games.tolist(), strict=True):
+            self._met[player]["live" if live else self.standings.players[opponent]] += count
 
     # ---------------------------------------------------------------- members
 
@@ -89,6 +110,7 @@ class League:
         opponents = standings.opponents(player)
         if freeze.win_rate is None or not opponents:
             return None
+        self.count()
         rates = [standings.win_rate(player, member) for member in opponents]
         if all(games >= GAMES and rate >= freeze.win_rate for rate, games in rates):
             return f"it earns {min(rate for rate, _ in rates):.2f} of the points or more against all {len(rates)} that it meets"
@@ -98,7 +120,11 @@ class League:
         """It joins; those that leave for it."""
         name = self.standings.players[player]
         self._decide("froze", reason, player=name, number=number, steps=steps, version=version)
-        left = []
+        return self.thin(player)
+
+    def thin(self, player: int) -> list[Member]:
+        """Of more members than are kept, those leave that are met least. Also for a life that ended before it was done."""
+        name, left = self.standings.players[player], list[Member]()
         while len(own := self.standings.of(player)) > self.standings.config.keep:
             member = min(own[:-1], key=lambda each: (self._share(each), each[1]))
             reason = f"{len(own)} members, and it is met least ({self._share(member):.3f} of the games)"
@@ -107,10 +133,21 @@ class League:
         return left
 
     def _share(self, member: Member) -> float:
-        """How often anybody meets it."""
+        """How often anybody meets it, or met it in the life before."""
+        if not self.given:
+            return sum(odds.get(self.standings.name(member), 0.0) for odds in self._before.values())
         return sum(
             share for given in self.given.values() for player, number, share in given if (player, number) == member
         )
+
+    def begin_late(self) -> list[int]:
+        """The players that begin anew now, since an earlier life died between freezing them and that."""
+        frozen, self._frozen_last = self._frozen_last, {}
+        return [
+            number
+            for number, player in enumerate(self.standings.players)
+            if frozen.get(player) and self.begins_anew(number, frozen[player])
+        ]
 
     def begins_anew(self, player: int, number: int) -> bool:
         """Whether a player that was just frozen goes on from where it began."""
@@ -139,6 +176,7 @@ class League:
             due = self._joined > 0 or self.matches - self.looked >= LOOK
         if not due:
             return False
+        self.count()
         standings = self.standings
         shares = {player: self.scheme.shares(standings, number) for number, player in enumerate(standings.players)}
         given = {player: _given(normalised(own)) for player, own in shares.items()}
@@ -170,10 +208,11 @@ class League:
         found["league/members"] = float(len(standings.held))
         found["league/matches"] = float(self.matches)
         found["league/forgotten"] = float(len(self._forgetting.forgotten))
-        points = standings.ratings().points
+        ratings = standings.ratings()
         for number, player in enumerate(standings.players):
             label = "league" if len(standings.players) == 1 else f"league/{player}"
-            found[f"{label}/rating"] = float(points[number])
+            found[f"{label}/rating"] = float(ratings.points[number])
+            found[f"{label}/rating_error"] = float(SURE * ratings.errors[number])
             known = [(standings.win_rate(number, (o, n))[0], s) for o, n, s in self.given.get(player, []) if n != LIVE]
             if known:
                 found[f"{label}/win_rate"] = sum(r * s for r, s in known) / sum(s for _, s in known)

@@ -39,10 +39,10 @@ class Ratings:
         middle, wide = self.points[player], SURE * self.errors[player]
         return float(middle - wide), float(middle + wide)
 
-    def separated(self, first: int, second: int) -> bool:
-        """Whether the better of two is known with 95 %: by the error of their difference, which is less than that of both."""
+    def separated(self, first: int, second: int, sure: float = SURE) -> bool:
+        """Whether the better of two is known, usually with 95 %: by the error of their difference, less than that of both."""
         spread = self.covariance[first, first] + self.covariance[second, second] - 2 * self.covariance[first, second]
-        return bool(abs(self.points[first] - self.points[second]) > SURE * math.sqrt(max(spread, 0.0)))
+        return bool(abs(self.points[first] - self.points[second]) > sure * math.sqrt(max(spread, 0.0)))
 
 
 def rate(wins: Array, draws: Array | None = None, prior: float = PRIOR) -> Ratings:

@@ -11,12 +11,14 @@ import numpy as np
 from shoal.api.env import Array
 from shoal.api.league import LIVE, LeagueConfig, Member
 from shoal.league.payoffs import Payoffs
-from shoal.league.profiles import JointPayoffs, Profiles
+from shoal.league.profiles import JointPayoffs, Profile, Profiles
 from shoal.league.ratings import Ratings, rate
 
 Pair = tuple[Member, Member]
 FIRST = 0.25
 """The share of all games that gives a first idea of what members earn against each other."""
+AT_ONCE = 32
+"""One in so many pairs is ranked at a time: with few pairs each game is chosen for itself."""
 FEW = 8
 """Games that say little about how far results lie apart."""
 
@@ -36,9 +38,10 @@ class Pairs:
 
     def __init__(self, pairs: list[Pair], payoffs: Payoffs, most: int) -> None:
         self._pairs, self._payoffs, self._most = pairs, payoffs, most
-        self._number = {pair: number for number, pair in enumerate(pairs)}
+        self._number: dict[Profile, int] = {pair: number for number, pair in enumerate(pairs)}
         places = [[payoffs.place(member) for member in pair] for pair in pairs]
         self._rows, self._columns = np.array(places, np.int64).reshape(-1, 2).T
+        self._next: list[int] = []
 
     @property
     def wanting(self) -> bool:
@@ -50,8 +53,15 @@ class Pairs:
         """All have met often enough for a first idea of what they earn."""
         return bool((self._payoffs.played[self._rows, self._columns] >= FIRST * self._most).all())
 
-    def choose(self, under_way: Iterable[Pair]) -> Pair | None:
-        """The pair that another game tells most about, given those that are being played; None: all have met often enough."""
+    def choose(self, under_way: Iterable[Profile]) -> Pair | None:
+        """The pair that another game tells most about, given those that are being played; None: all have met often enough. Of many
+        pairs some are ranked at once, and each of those has its turn before the others are looked at."""
+        if not self._next:
+            self._next = self._rank(under_way)
+        return self._pairs[self._next.pop()] if self._next else None
+
+    def _rank(self, under_way: Iterable[Profile]) -> list[int]:
+        """Of those that have not met often enough, so many as are ranked at once, the best last."""
         more = np.zeros(len(self._pairs))
         for pair in under_way:
             if pair in self._number:
@@ -59,12 +69,12 @@ class Pairs:
         at, payoffs = (self._rows, self._columns), self._payoffs
         games = payoffs.games[at]
         open_ = games + more < self._most
-        if not open_.any():
-            return None
         count = np.maximum(games, 1.0)
         spread = np.sqrt(np.maximum(payoffs.squares[at] / count - (payoffs.earned[at] / count) ** 2, 1e-4))
-        known = np.where(games >= FEW, spread, max(1.0, float(spread.max())))
-        return self._pairs[int(np.where(open_, known / np.sqrt(games + more + 1.0), 0.0).argmax())]
+        known = np.where(games >= FEW, spread, max(1.0, float(spread.max(initial=0.0))))
+        worth = np.where(open_, known / np.sqrt(games + more + 1.0), 0.0)
+        best = np.argsort(-worth, kind="stable")[: max(1, len(self._pairs) // AT_ONCE)]
+        return [int(number) for number in best[::-1] if open_[number]]
 
 
 class Standings:

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal.monitoring import palette
+from shoal.monitoring.league_text import forgotten_text, league_text
 from shoal.monitoring.progress import (
     RECENT,
     RETURN,
@@ -133,6 +134,10 @@ def _parts(
             for name, (share, low, high) in won.items()
         ]
         counts.append(_fact("won", f"against {', '.join(games)}"))
+    if progress.league:
+        counts.append(_fact("league", league_text(progress.league)))
+        if alarm := forgotten_text(progress.league):
+            counts.append(Text.assemble((f"{'':<8}", "dim"), (alarm, palette.BAD)))
     parts: list[list[RenderableType]] = [[_bar(progress)], counts]
     if metrics := list(_metrics(progress, facts, most)):
         parts.append([*metrics])

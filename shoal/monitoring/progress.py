@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from shoal.base.duration import format_duration
+from shoal.monitoring.league_text import PREFIX
 from shoal.monitoring.shares import by_kind
 from shoal.monitoring.sinks import EVAL, EVALUATED_AT, Row
 
@@ -73,6 +74,8 @@ class Progress:
         """The columns of the newest evaluation."""
         self.learned: dict[str, float] = {}
         """The newest value of every `train/...`: a row holds what was told since the one before, which may be nothing."""
+        self.league: Row = {}
+        """The newest numbers of a league, all of one moment."""
         self.state = "starting"
         """What the run does now, in a word."""
         self.reason: str | None = None
@@ -106,6 +109,8 @@ class Progress:
         self.learned |= {
             name: value for name in row if name.startswith("train/") and (value := self.number(name)) is not None
         }
+        if any(name.startswith(PREFIX) for name in row):
+            self.league = {name: value for name, value in row.items() if name.startswith(PREFIX)}
         for name in (RETURN, *map(policy_return, self.policies)):
             if (value := self.number(name)) is not None:
                 self._histories.setdefault(name, History()).add(value)

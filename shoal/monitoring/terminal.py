@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from shoal.monitoring.league_text import forgotten_text, league_text
 from shoal.monitoring.progress import RETURN, Progress, elapsed_text, policy_return, return_text, shown
 from shoal.monitoring.shares import LABELS, busy, percent
 from shoal.monitoring.sinks import Row
@@ -177,6 +178,10 @@ def plain_line(progress: Progress) -> str:
         parts.append(f"evaluated {evaluated}")
     for title, rows in progress.tables.items():
         parts.append(f"{title}: {', '.join(brief(row) for row in rows) or 'none'}")
+    if progress.league:
+        parts.append(
+            "league: " + "; ".join(filter(None, [league_text(progress.league), forgotten_text(progress.league)]))
+        )
     if shares := progress.shares():
         busy_ = [f"{LABELS.get(kind, kind)} {percent(busy(states))}" for kind, states in shares.items()]
         parts.append(f"busy: {', '.join(busy_)}")

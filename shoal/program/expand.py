@@ -25,6 +25,7 @@ from shoal.models import resolved_model
 from shoal.monitoring.run_folder import DEFAULT_ROOT, RunFolder
 from shoal.program.env_facts import EnvFacts, inspect_env
 from shoal.program.league_roles import check_league, league_roles
+from shoal.program.league_sources import league_source
 from shoal.program.placement import check_shares, lanes_per_batch, resolve_placement, with_all_copies
 from shoal.program.processes import lay_out
 from shoal.program.roles import Role, assign_roles
@@ -81,7 +82,8 @@ def expand(
                 "evaluation.against = 'past': no policy keeps its past; add one with policies.NAME.past, or use "
                 "`shoal evaluate RUN --against past`, which takes earlier checkpoints"
             )
-    return lay_out(replace(program, opponents=_find_opponents(program, against or [])), plans)
+    found = find_opponents(program, against or [], opposed(sides_of(program)))
+    return lay_out(replace(program, opponents=found), plans)
 
 
 def default_opponents(experiment: Experiment) -> list[str]:
@@ -91,9 +93,8 @@ def default_opponents(experiment: Experiment) -> list[str]:
     return ["random", "past"] if experiment.plays_itself else []
 
 
-def _find_opponents(program: Program, names: list[str]) -> tuple[Opponent, ...]:
-    """With the versions of other runs that they stand for."""
-    roles = opposed(sides_of(program))
+def find_opponents(program: Program, names: list[str], roles: list[str]) -> tuple[Opponent, ...]:
+    """With the versions of other runs that they stand for. `roles`: the policies in whose place they play."""
     if names and not roles:
         raise InputError(f"against = '{names[0]}': this environment has one agent, which has no opponents")
     return tuple(_find_opponent(program, name, roles) for name in dict.fromkeys(names))
@@ -215,6 +216,8 @@ def find_source(text: str, name: str, key: str) -> Source:
     program = expand(Experiment.parse(folder.read_config()))
     found = wanted or (name if name in program.learners else program.learners[0])
     if found not in program.learners:
+        if (member := league_source(folder, program, found, name)) is not None:
+            return member
         raise InputError(f"{key} = '{text}': {did_you_mean(found, program.learners)}")
     store = CheckpointStore(folder.checkpoints)
     try:

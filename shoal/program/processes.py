@@ -63,6 +63,7 @@ def _processes(program: Program, kinds: Sequence[type[WorkerSpec]]) -> Iterator[
             name, tuple(specs), bundle(leading.resources(program)),
             fate=next((fate for spec in specs if (fate := spec.fate(program))), ""),
             needed=any(spec.needed(program) for spec in specs), pinned=any(spec.pinned for spec in specs),
+            at_home=any(spec.at_home for spec in specs),
         )  # fmt: skip
 
 

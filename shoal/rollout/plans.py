@@ -7,18 +7,25 @@ from contextlib import nullcontext
 from pathlib import Path
 from textwrap import shorten
 
+import torch
 from torch import Tensor
 
 from shoal.algorithms import ALGORITHMS
 from shoal.api.algorithm import Algorithm
+from shoal.api.orders import LoadWeights
 from shoal.api.policy import Policy
 from shoal.api.policy_spec import PolicyPlan, PolicySpec, Source
 from shoal.api.program import Program
 from shoal.base.config import Named
-from shoal.base.errors import InputError, own_code
+from shoal.base.errors import InputError, ShoalError, own_code
+from shoal.base.files import read_small
 from shoal.base.table import import_target
 from shoal.checkpoints.store import CheckpointStore
+from shoal.rollout.mixture import MixturePolicy
 from shoal.rollout.players import RandomPolicy, Script, ScriptedPolicy
+
+LEAGUE = "league"
+"""The folder of a run's league, beside its checkpoints."""
 
 
 class Plans(Mapping[str, PolicyPlan]):
@@ -69,6 +76,16 @@ def build_algorithm(spec: PolicySpec) -> Algorithm:
     return built
 
 
+def load_ordered(algorithm: Algorithm, order: LoadWeights, spec: PolicySpec | None) -> None:
+    """From a checkpoint, or as `spec` says it was made: for that no file is needed, so any machine of a cluster can."""
+    if order.checkpoints:
+        load_policy(algorithm, CheckpointStore(Path(order.checkpoints)).load(order.version).tensors, order.source)
+        return
+    assert spec is not None, "a trainer of a run has one"
+    with torch.random.fork_rng(devices=[]):  # nobody else who draws notices
+        algorithm.load_state_dict(build_algorithm(spec).state_dict())
+
+
 def _begin_from(policy: Policy, source: Source, spec: PolicySpec) -> None:
     """Give a policy the weights of another run's."""
     try:
@@ -82,9 +99,29 @@ def _begin_from(policy: Policy, source: Source, spec: PolicySpec) -> None:
 
 def load_source(source: Source) -> Policy:
     """A policy of another run, as a checkpoint holds it."""
-    algorithm = build_algorithm(source.policy)
-    load_policy(algorithm, CheckpointStore(Path(source.checkpoints)).load(source.version).tensors, source.policy.name)
+    if source.mixture:
+        return MixturePolicy([load_source(each) for _, each in source.mixture], [share for share, _ in source.mixture])
+    algorithm, checkpoints = build_algorithm(source.policy), Path(source.checkpoints)
+    if source.member:
+        load_member(algorithm.policy, member_file(checkpoints.with_name(LEAGUE), source.member))
+    else:
+        load_policy(algorithm, CheckpointStore(checkpoints).load(source.version).tensors, source.policy.name)
     return PolicyPlan(source.policy, algorithm).copy_policy()[0]
+
+
+def member_file(folder: Path, name: str) -> Path:
+    """Where a member of a league lies: `main-3.safetensors`."""
+    return folder / f"{name}.safetensors"
+
+
+def load_member(policy: Policy, path: Path) -> None:
+    """Give a policy the parameters of a member."""
+    import safetensors.torch
+
+    try:
+        policy.load_state_dict(safetensors.torch.load(read_small(path)))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ShoalError(f"{path} cannot be read as a member of the league ({error}): restore it") from error
 
 
 def load_policy(algorithm: Algorithm, tensors: dict[str, Tensor], policy: str) -> None:

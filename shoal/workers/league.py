@@ -51,10 +51,11 @@ class LeagueSpec(WorkerSpec):
     """The league manager of a run that has a league."""
 
     kind: ClassVar[str] = "league"
-    events: ClassVar[tuple[str, ...]] = ("match", "freeze", "step")
+    events: ClassVar[tuple[str, ...]] = ("match", "freeze", "step", "write")
     rank_in_process: ClassVar[int] = 70
     steps_env: ClassVar[bool] = True
     pinned: ClassVar[bool] = False
+    at_home: ClassVar[bool] = True
     hears: ClassVar[tuple[type[Message], ...]] = (Matches, Updated)
 
     @classmethod
@@ -97,7 +98,7 @@ class LeagueSpec(WorkerSpec):
 
     def _journal(self, context: Context, files: MemberFiles) -> Journal:
         """As it stood when the checkpoint was written, in a launch that goes on from one; as it is, after a death."""
-        journal, life = Journal(files.folder), context.life
+        journal, life = Journal(files.folder, context.faults_of(self)), context.life
         kept = None if life.start is None or life.incarnation else state_of(life.start, self.name)
         if kept is not None:
             journal.open(kept["matches"], kept["decisions"])
@@ -145,11 +146,13 @@ class LeagueWorker(Worker):
         self._heard = self._frozen = self._steps = 0
         self._told = -1
         for number, player in enumerate(players):  # what an earlier life, or an earlier launch, had frozen
+            league.thin(number)
             for member in league.standings.of(number):
                 block = files.read(league.standings.name(member), player.name)
                 player.publish(member[1], block, self._held(number))
         self._pairs = league.standings.pairs()
-        self._said = self._freeze_due()  # where versions are out already, their first is a member
+        self._said = [self._anew(players[number]) for number in league.begin_late()]
+        self._said += self._freeze_due()  # where versions are out already, their first is a member
 
     # ---------------------------------------------------------------- what it hears
 
@@ -199,8 +202,12 @@ class LeagueWorker(Worker):
         self._pairs = league.standings.pairs()
         said: list[Message] = [Note(f"{league.standings.name(member)} joins the league: {reason}")]
         if own and league.begins_anew(number, own):
-            said.append(Requested("trainer", LoadWeights(player.name, str(self._files.start()), 0, player.name)))
+            said.append(self._anew(player))
         return said
+
+    def _anew(self, player: Player) -> Message:
+        """The order to begin as it was made."""
+        return Requested("trainer", LoadWeights(player.name, "", 0, player.name))
 
     def _held(self, number: int) -> list[int]:
         return [own for _, own in self._league.standings.of(number)]

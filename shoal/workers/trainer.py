@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,17 +21,16 @@ from shoal.api.algorithm import Algorithm, NonFiniteError
 from shoal.api.messages import Message, Note, Numbers, Reconfigured, Saved, Updated
 from shoal.api.metric import Metric, Total, merge_into
 from shoal.api.orders import LoadWeights, Order, Reconfigure, Save
-from shoal.api.policy_spec import PolicyPlan
+from shoal.api.policy_spec import PolicyPlan, PolicySpec
 from shoal.api.program import MailboxShape, Port, Program, RingShape, WorkerSpec
 from shoal.api.worker import Worker
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.tree import Tree
 from shoal.checkpoints.contents import to_bytes
-from shoal.checkpoints.store import CheckpointStore
 from shoal.checkpoints.worker_state import saves_replay, versions_before
 from shoal.monitoring.shares import Shares
-from shoal.rollout.plans import load_policy
+from shoal.rollout.plans import load_ordered, load_policy
 from shoal.rollout.seats import make_archive, past_slack
 from shoal.streams import batch, gate, names
 from shoal.streams.batch import BatchReader
@@ -117,6 +115,7 @@ class TrainerSpec(WorkerSpec):
             self.name, plan.algorithm, sync, self._source(context, plan), max_lag=program.max_lag,
             gate=Gate(streams.mailbox(names.gate(self.policy, self.rank)), streams.waiter) if gated else None,
             archives=self._make_archives(context), shadow=self._make_shadow(context, plan), faults=context.faults_of(self),
+            spec=plan.spec,
         )  # fmt: skip
         if life.start is not None:
             load_policy(plan.algorithm, life.start.tensors, self.policy)
@@ -191,9 +190,9 @@ class TrainerWorker(Worker):
     def __init__(
         self, name: str, algorithm: Algorithm, sync: ReplicaSync, source: BatchSource, *, max_lag: int = 0,
         gate: Gate | None = None, archives: Mapping[str, Archive] | None = None, shadow: Shadow | None = None,
-        faults: Faults = NO_FAULTS,
+        faults: Faults = NO_FAULTS, spec: PolicySpec | None = None,
     ) -> None:  # fmt: skip
-        self.name, self.policy, self.algorithm = name, sync.policy, algorithm
+        self.name, self.policy, self.algorithm, self._spec = name, sync.policy, algorithm, spec
         self._sync, self._source, self._mailbox = sync, source, sync.mailbox()
         self._max_lag, self._gate, self._faults = max_lag, gate, faults
         self._archives, self._shadow = archives or {}, shadow
@@ -345,8 +344,8 @@ class TrainerWorker(Worker):
                 return self._save(request, round_)
             case Reconfigure(policy, changes) if policy == self.policy:
                 return self._reconfigure(changes)
-            case LoadWeights(policy, checkpoints, version, source) if policy == self.policy:
-                load_policy(self.algorithm, CheckpointStore(Path(checkpoints)).load(version).tensors, source)
+            case LoadWeights(policy) if policy == self.policy:
+                load_ordered(self.algorithm, order, self._spec)
                 self._undo_ready = False
         return []
 

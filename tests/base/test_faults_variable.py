@@ -39,7 +39,7 @@ def test_what_makes_no_sense_is_answered_with_the_form(text: str) -> None:
         parse_faults(f"trainer@update=1:kill,{text}")
     known = (
         "actor@step=N, policy@batch=N, buffer@insert=N, trainer@update=N, evaluation@step=N, "
-        "league@match=N, league@freeze=N, league@step=N, confirmation@step=N"
+        "league@match=N, league@freeze=N, league@step=N, league@write=N, confirmation@step=N"
     )
     assert f"SHOAL_FAULT={text}: write one of {known}, then :kill, :raise or :hang" in str(caught.value)
 

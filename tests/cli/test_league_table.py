@@ -45,3 +45,24 @@ def test_a_run_without_a_league(tmp_path: Path) -> None:
     folder = shoal.train(experiment(league=None, stop={"updates": 1}), root=tmp_path, on="inline", quiet=True).folder
     with pytest.raises(InputError, match="has no league"):
         CliRunner().invoke(app, ["league", str(folder)], catch_exceptions=False)
+
+
+def test_the_figure(tmp_path: Path) -> None:
+    """A cell for each two that met, an interval for each member."""
+    pytest.importorskip("matplotlib", reason="the extra `plot`")
+    from shoal.analysis.league_figure import draw_payoffs
+    from shoal.analysis.league_table import league_of
+
+    folder = shoal.train(experiment(), root=tmp_path, on="inline", quiet=True).folder
+    file = tmp_path / "league.png"
+    printed(str(folder), "--plot", str(file))
+    assert file.read_bytes().startswith(b"\x89PNG")
+    found = league_of(str(folder))
+    table, _, ratings = draw_payoffs(found).axes
+    written = [text.get_text() for text in table.texts]
+    met = [f"{value:.2f}" for row in found["payoffs"] for value in row if value is not None]
+    assert written[: len(met)] == met
+    assert [label.get_text() for label in table.get_yticklabels()] == [row["member"] for row in found["members"]]
+    assert len(ratings.lines) == 2 * len(found["members"]) + 1
+    with pytest.raises(InputError, match=r"--plot x.gif"):
+        CliRunner().invoke(app, ["league", str(folder), "--plot", "x.gif"], catch_exceptions=False)

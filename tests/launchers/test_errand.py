@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,3 +106,36 @@ def test_people_are_told_within_the_first_seconds(capsys: pytest.CaptureFixture[
     tell(1.0)
     tell(1.1)
     assert capsys.readouterr().err == "looking ...\n"
+
+
+def wait_for(heartbeat: Heartbeat, own: str, other: str) -> str:
+    """Until the other is under way, too."""
+    open(own, "w").close()
+    for _ in range(1000):
+        heartbeat.beat()
+        if os.path.exists(other):
+            return own
+        time.sleep(0.01)
+    raise RuntimeError("nobody came")
+
+
+def fail_or_hang(heartbeat: Heartbeat, fails: bool) -> None:
+    if fails:
+        raise InputError("it cannot be")
+    hang(heartbeat)
+
+
+def test_several_are_under_way_at_once(tmp_path: Path) -> None:
+    first, second = str(tmp_path / "a"), str(tmp_path / "b")
+    with nothing_left():
+        errand = Errand("a look at it", Limits(env=30.0, hang=30.0), nothing)
+        assert errand.run_all(wait_for, [((first, second), {}), ((second, first), {})]) == [first, second]
+
+
+def test_one_that_fails_ends_all_of_them() -> None:
+    began = time.monotonic()
+    with nothing_left(), pytest.raises(InputError, match="it cannot be"):
+        Errand("a look at it", Limits(env=60.0, hang=60.0), nothing).run_all(
+            fail_or_hang, [((False,), {}), ((True,), {})]
+        )
+    assert time.monotonic() - began < 30

@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shoal
 from shoal.api.env import Array
 from shoal.api.experiment import Experiment
 from shoal.api.league import LIVE, LeagueConfig
+from shoal.api.orders import LoadWeights
 from shoal.base.errors import InputError
 from shoal.league.journal import Journal
 from shoal.league.payoffs import Payoffs
 from shoal.league.standings import Standings
 from shoal.program.expand import expand
+from shoal.rollout.plans import Plans, load_ordered
 
 
 def experiment(**changes: Any) -> Experiment:
@@ -165,6 +168,17 @@ def test_exploiters_begin_anew_once_they_are_frozen(tmp_path: Path) -> None:
     kinds = [(line["kind"], line.get("player")) for line in Journal(folder / "league").decisions()]
     assert ("reset", "hunter") in kinds
     assert ("reset", "main") not in kinds
+
+
+def test_a_player_begins_anew_as_it_was_made() -> None:
+    program = expand(experiment())
+    plan = Plans(program)["main"]
+    noise = torch.get_rng_state()
+    made = {name: tensor.clone() for name, tensor in plan.algorithm.state_dict().items()}
+    plan.algorithm.flat.parameters.add_(1.0)
+    load_ordered(plan.algorithm, LoadWeights("main", "", 0, "main"), plan.spec)
+    assert all(torch.equal(tensor, made[name]) for name, tensor in plan.algorithm.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), noise)
 
 
 def test_other_commands_know_who_plays(tmp_path: Path) -> None:

@@ -66,6 +66,18 @@ class Goofspiel(Rules):
         hands = [state[side] >> card & 1 for side in (player, 1 - player) for card in range(self._cards)]
         return np.array([*hands, (1 - 2 * player) * state.ahead / self._points])
 
+    def describe(self, seen: Array) -> str:
+        own, other = (
+            [str(card + 1) for card in range(self._cards) if seen[first + card]] for first in (0, self._cards)
+        )
+        ahead = round(float(seen[-1]) * self._points)
+        points = f"{abs(ahead)} points {'ahead' if ahead >= 0 else 'behind'}"
+        prize = f"the prize is {len(own)}" if own else "no prize is left"
+        return f"{prize}; your cards: {' '.join(own)}; the other's: {' '.join(other)}; you are {points}"
+
+    def action_names(self) -> list[str]:
+        return [str(card + 1) for card in range(self._cards)]
+
 
 class GoofspielEnv(TableEnv):
     """Goofspiel with so many `cards` each, prizes in descending order."""

@@ -43,6 +43,9 @@ class Matrix(Rules):
         """Which player it is."""
         return np.eye(2)[player]
 
+    def describe(self, seen: Array) -> str:
+        return "both move at once"
+
 
 class RockPaperScissors(Matrix):
     """The winner earns 1. Biased, as in OpenSpiel but for the scale, wins pay 0.05 to 0.5, and (1/16, 10/16, 5/16) is best."""
@@ -54,6 +57,9 @@ class RockPaperScissors(Matrix):
         plain = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
         self.pays = self.BIASED if biased else plain
 
+    def action_names(self) -> list[str]:
+        return ["rock", "paper", "scissors"]
+
 
 class Blotto(Matrix):
     """Both share out so many coins over fields; whoever has more of them with more coins wins 1."""
@@ -64,6 +70,9 @@ class Blotto(Matrix):
         self.actions = len(shares)
         fields_won = np.sign(self.shares[:, None] - self.shares[None]).sum(axis=2)
         self.pays = np.sign(fields_won).astype(float)
+
+    def action_names(self) -> list[str]:
+        return ["-".join(map(str, share)) for share in self.shares.tolist()]
 
 
 class RpsEnv(TableEnv):

@@ -66,6 +66,13 @@ class Kuhn(Rules):
             seen[2 + self.CARDS + 2 * turn + int(move)] = 1
         return seen
 
+    def describe(self, seen: Array) -> str:
+        moves = [("pass", "bet")[int(pair[1])] for pair in seen[2 + self.CARDS :].reshape(3, 2) if pair.any()]
+        return f"your card: {_card(seen[2 : 2 + self.CARDS])}; moves: {', '.join(moves) or 'none yet'}"
+
+    def action_names(self) -> list[str]:
+        return ["pass", "bet"]
+
 
 class Hand(NamedTuple):
     """A state of Leduc poker. Cards 0 to 5, of which two and two have a rank."""
@@ -152,6 +159,24 @@ class Leduc(Rules):
                 if move != "f":
                     seen[8 + 2 * (self.MOST_MOVES * turn + place) + (move == "r")] = 1
         return seen
+
+    def describe(self, seen: Array) -> str:
+        rounds = [
+            ", ".join(("call", "raise")[int(pair[1])] for pair in part if pair.any()) or "none yet"
+            for part in seen[8:].reshape(2, self.MOST_MOVES, 2)
+        ]
+        own, public = _card(seen[2:5]), _card(seen[5:8])
+        if not seen[5:8].any():
+            return f"your card: {own}; moves: {rounds[0]}"
+        return f"your card: {own}, open: {public}; moves before it: {rounds[0]}, after it: {rounds[1]}"
+
+    def action_names(self) -> list[str]:
+        return ["fold", "call", "raise"]
+
+
+def _card(seen: Array) -> str:
+    """By its rank."""
+    return ("jack", "queen", "king")[int(seen.argmax())] if seen.any() else "none"
 
 
 class KuhnPoker(TableEnv):

@@ -55,3 +55,11 @@ class Rules(ABC):
     @abstractmethod
     def see(self, state: State, player: int) -> Array:
         """The same as numbers, always as many: what its policy is shown."""
+
+    def describe(self, seen: Array) -> str:
+        """What `see` gave, for a person who plays."""
+        return f"you see {seen.tolist()}"
+
+    def action_names(self) -> list[str]:
+        """What actions are called."""
+        return [str(action) for action in range(self.actions)]

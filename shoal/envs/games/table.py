@@ -15,7 +15,7 @@ class Table:
     """All states that can be reached, the first is 0, and none comes before one that leads to it."""
 
     def __init__(self, rules: Rules) -> None:
-        states = _in_order(rules)
+        self.rules, states = rules, _in_order(rules)
         number = {state: index for index, state in enumerate(states)}
         self.players, self.actions, self.simultaneous = rules.players, rules.actions, rules.simultaneous
         count, players = len(states), rules.players

@@ -72,6 +72,12 @@ class TableEnv(NativeEnv):
     def action_masks(self) -> ByGroup:
         return {GROUP: np.stack([legal[known] for legal, known in self._known(self.table.legal)], axis=1)}
 
+    def describe(self, agent: str, observation: Array) -> str:
+        return self.table.rules.describe(observation)
+
+    def action_names(self, agent: str) -> list[str]:
+        return self.table.rules.action_names()
+
     def _known(self, tables: list[Array]) -> list[tuple[Array, Array]]:
         """By player, a table and the rows of it."""
         return list(zip(tables, self.table.knows[self.arrays["state"]].T, strict=True))

@@ -60,6 +60,15 @@ class TicTacToe(Rules):
         cells = np.array([[state[side] >> cell & 1 for side in (player, 1 - player)] for cell in range(9)])
         return cells.reshape(3, 3, 2)
 
+    def describe(self, seen: Array) -> str:
+        """Free cells have their numbers."""
+        own, other = seen.reshape(9, 2).T
+        cells = ["x" if own[cell] else "o" if other[cell] else str(cell + 1) for cell in range(9)]
+        return "\n".join(" ".join(cells[line : line + 3]) for line in (0, 3, 6)) + "\nyou play x"
+
+    def action_names(self) -> list[str]:
+        return [str(cell + 1) for cell in range(9)]
+
 
 class TicTacToeEnv(TableEnv):
     """Tic-tac-toe."""

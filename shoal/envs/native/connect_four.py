@@ -48,6 +48,14 @@ class ConnectFour(NativeEnv):
             disc(drawn, (column + 0.5) * CELL, (line + 0.5) * CELL, 0.4 * CELL, colour)
         return to_image(drawn)
 
+    def describe(self, agent: str, observation: Array) -> str:
+        stones = np.where(observation[..., 0], "x", np.where(observation[..., 1], "o", "."))
+        numbers = " ".join(self.action_names(agent))
+        return "\n".join([*(" ".join(line) for line in stones.tolist()), numbers, "you play x"])
+
+    def action_names(self, agent: str) -> list[str]:
+        return [str(column + 1) for column in range(COLUMNS)]
+
     def begin(self, rows: Array) -> None:
         self.arrays["stones"][rows] = 0
         self.arrays["height"][rows] = 0

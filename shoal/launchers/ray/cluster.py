@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.api.experiment import Experiment
-from shoal.api.program import Program
+from shoal.api.program import Process, Program
 from shoal.base.errors import InputError, ShoalError
 from shoal.launchers.ray.private import TRUST, check_session, own_folder
 from shoal.program.expand import expand
@@ -238,13 +238,13 @@ def reserve(program: Program, run: str) -> Any:
     from ray.util import placement_group, remove_placement_group
 
     config = program.experiment.placement.cluster
-    bundles = [process.resources or {"CPU": 0.001} for process in program.processes if process.needed]
-    away_from_head = [labels(program)] * len(bundles) if labels(program) else None
+    needed = [process for process in program.processes if process.needed]
+    where = [labels(program, process) for process in needed]
     group = placement_group(
-        bundles,
+        [process.resources or {"CPU": 0.001} for process in needed],
         strategy=config.strategy.upper(),
         name=run,
-        **({"bundle_label_selector": away_from_head} if away_from_head else {}),
+        **({"bundle_label_selector": where} if any(where) else {}),
     )
     ready, _ = ray.wait([group.ready()], timeout=config.wait)
     if not ready:
@@ -256,8 +256,12 @@ def reserve(program: Program, run: str) -> Any:
     return group
 
 
-def labels(program: Program) -> dict[str, str]:
-    """Which machines are asked for."""
+def labels(program: Program, process: Process) -> dict[str, str]:
+    """Which machines are asked for. Called on the controller's."""
+    import ray
+
+    if process.at_home:
+        return {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
     return {} if program.experiment.placement.cluster.head else {"ray.io/node-id": f"!{_head_id()}"}
 
 

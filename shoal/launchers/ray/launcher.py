@@ -67,11 +67,12 @@ class RayLauncher(ProcessLauncher):
         self._agents_made = 0
         self._watch = AgentWatch(self._agents, self._home_node, program.experiment.placement.hang)
         self._net = RayStreams(program, home, agent)
-        life, where = first_life(program, start), labels(program)
+        life = first_life(program, start)
         super().__init__(program, life, files, self._net, self._ray)
         life = replace(life, start=None)  # it travels with the order of a process
         try:
             for number, process in enumerate(program.processes):
+                where = labels(program, process)
                 options = {**actor_options(process.resources), **({"label_selector": where} if where else {})}
                 self._ray.start(process, number, life, options)
             self._ray.placed()
@@ -167,7 +168,7 @@ class RayLauncher(ProcessLauncher):
     def run(self, conductor: Conductor) -> str | None:
         """As every launcher; what travelled between machines is an event at the end."""
         caught = super().run(conductor)
-        self._files.event("traffic", bytes_of_fragments=self._net.traffic())
+        self._files.event("traffic", bytes_of_fragments=self._net.traffic(), versions=self._net.versions_sent())
         return caught
 
     def close(self) -> None:

@@ -280,6 +280,10 @@ class MachineAgent(Peer):
         """Bytes of slots that left this machine."""
         return self._bytes_before + sum(sender.bytes for sender in self._senders.values())
 
+    def versions_sent(self) -> dict[str, int]:
+        """Mailbox -> versions that left this machine, each counted for every machine that they went to."""
+        return {name: sender.count for name, sender in self._publishers.items()}
+
     # ------------------------------------------------------------ the pump
 
     def _relay(self) -> None:

@@ -129,6 +129,8 @@ class BoxSender:
     """Whether something is still on its way to a machine."""
     sent: dict[str, int] = field(default_factory=dict)
     """Machine -> the newest version that it was sent."""
+    count: int = 0
+    """Versions that left, each counted for every machine."""
 
     def step(self) -> bool:
         """Send what is new; whether anything was."""
@@ -139,6 +141,7 @@ class BoxSender:
                     packed[version] = self._pack(version)
                 if packed[version] is not None:
                     self.send(machine, Version(self.name, version, packed[version], self.box.held()))
+                    self.count += 1
                 self.sent[machine] = version
                 worked = True
         return worked

@@ -6,6 +6,7 @@ The controller's own ends lie in the memory of its own agent, as those of any ot
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -260,6 +261,13 @@ class RayStreams:
     def traffic(self) -> int:
         """Bytes of fragments that travelled between machines."""
         return sum(self.everywhere(MachineAgent.traffic))
+
+    def versions_sent(self) -> dict[str, int]:
+        """Mailbox -> versions that travelled from one machine to another."""
+        found: Counter[str] = Counter()
+        for sent in self.everywhere(MachineAgent.versions_sent):
+            found.update(sent)
+        return dict(found)
 
     def close(self) -> None:
         """Agents other than the controller's own end with their actors."""

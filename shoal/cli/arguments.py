@@ -1,0 +1,35 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Recipe = Annotated[
+    str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings on top, e.g. algorithm.lr=1e-3.")
+]
+Run = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run folder, EXPERIMENT/TRIAL, or EXPERIMENT for its newest trial.")
+]
+Address = Annotated[
+    str | None, typer.Option(metavar="auto|HOST:PORT", help="With --on ray: the cluster; left out, a Ray of its own.")
+]
+Runs = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help="Run folders, EXPERIMENT/TRIAL, or EXPERIMENT for all its trials.")
+]
+Openings = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, help="Let everyone act at random in the first N steps. Default: 2 with --against, else 0."
+    ),
+]
+Stochastic = Annotated[bool, typer.Option("--stochastic", help="Act as in training, not greedily.")]
+Wandb = Annotated[
+    str | None,
+    typer.Option(metavar="online|offline|disabled", help="Show it in Weights & Biases: log.wandb.mode, in a word."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
