@@ -123,6 +123,7 @@ def _default(info: FieldInfo) -> str:
         return f"`{value.name}`"
     if isinstance(value, BaseModel):
         return "its defaults"
-    if _is_parsed_by(parse_duration, info) or _is_parsed_by(parse_cadence, info):
+    in_time = _is_parsed_by(parse_duration, info) or _is_parsed_by(parse_cadence, info)
+    if in_time and not isinstance(value, str):
         return f"`{format_duration(value).split()[0]}`"
     return f"`{ {True: 'true', False: 'false', None: 'null'}[value] if isinstance(value, bool | None) else value }`"

@@ -47,9 +47,14 @@ class Drawing:
     """Levels to reach."""
 
 
+def has_matplotlib() -> bool:
+    """The extra is there."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def require_matplotlib() -> None:
     """Fail with the remedy where the extra is missing."""
-    if importlib.util.find_spec("matplotlib") is None:
+    if not has_matplotlib():
         raise InputError("shoal plot needs matplotlib: pip install 'shoal[plot]'")
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from shoal.cli.many_runs import Parallel, lineage, sweep, tune
 from shoal.cli.slurm import slurm
 from shoal.cli.train_command import TrainCommand
 
@@ -22,6 +23,9 @@ app = typer.Typer(
 )
 
 app.add_typer(slurm, name="slurm")
+app.command()(sweep)
+app.command()(tune)
+app.command()(lineage)
 
 Recipe = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")
@@ -73,6 +77,7 @@ def train(
     detach: Annotated[
         bool, typer.Option("--detach", help="Leave once the run has begun: it goes on by itself.")
     ] = False,
+    parallel: Parallel = None,
     wandb: Wandb = None,
     prometheus: Annotated[
         str | None, typer.Option(metavar="[PORT]", help="Serve the run's numbers to Prometheus; 0: at any free port.")
@@ -85,7 +90,8 @@ def train(
     watched = [f"log.wandb.mode={wandb}"] if wandb else []
     if prometheus is not None:
         watched.append(f"log.prometheus.port={prometheus}" if prometheus else "log.prometheus={}")
-    run(recipe, [*(overrides or []), *watched], trial=trial, seed=seed, on=on, resume=resume, cluster=cluster)
+    options = {"trial": trial, "seed": seed, "on": on, "resume": resume, "parallel": parallel}
+    run(recipe, [*(overrides or []), *watched], **options, cluster=cluster)  # type: ignore[arg-type]
 
 
 @app.command()
