@@ -53,5 +53,5 @@ bench: setup ## PPO and DQN beside their peers and the limit, replay, overhead p
 	$(BIN)/python benchmarks/cluster.py
 
 docs: ## Build the documentation site into site/
-	@EXTRAS=dev,box2d,atari,mpe,classic,butterfly,sisl,cluster,plot,video,wandb,prometheus,dashboard,population,docs tools/setup.sh
+	@EXTRAS=dev,box2d,atari,mpe,classic,butterfly,sisl,cluster,plot,video,wandb,prometheus,dashboard,population,tune,docs tools/setup.sh
 	$(BIN)/mkdocs build --strict
