@@ -107,6 +107,5 @@ def importances_of(folder: PopulationFolder, experiment: Experiment, state: Stat
     assert experiment.tune is not None
     with tempfile.TemporaryDirectory() as place:
         study = Study(Path(place), experiment.tune, experiment.seed, *rungs(experiment))
-        for member in trials_of(state):
-            study.learn(member)
+        study.recall(state.lines)
         return study.importances()

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from shoal.api.experiment import Experiment
-from shoal.api.messages import Message
+from shoal.api.messages import Message, Updated
 from shoal.api.orders import Reconfigure
 from shoal.api.program import Program
 from shoal.api.worker import Heartbeat
@@ -49,6 +49,7 @@ from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
 from shoal.workers.decisions import Give
 
+WANTED = f"{LEFT} by order of the population"
 REPORT = 0.5
 """Seconds between two reports of where a member stands."""
 
@@ -210,6 +211,7 @@ class TurnConductor:
         self._run, self._heartbeat, self._connection, self._turn = run, heartbeat, connection, turn
         self.controller, self.doors = run.controller, run.doors
         self._wanted = dict(turn.read_back)
+        self._leaves = False
         self._reported = 0.0
 
     def receive(self, message: Message) -> None:
@@ -220,13 +222,17 @@ class TurnConductor:
             self._check_settings()
         if until is not None and controller.counters.steps >= until:
             controller.stop(f"{ENDED} at {until:,} steps")
+        if self._leaves and isinstance(message, Updated):
+            controller.stop(WANTED)
 
     def listen(self) -> None:
-        """Take orders, of people and of who gives the turns."""
+        """Take orders, of people and of who gives the turns. Who is to leave does so between two rounds: there it can go on."""
         self._heartbeat.rest()
         self._run.listen()
         if self._connection.poll() and from_bytes(self._connection.recv_bytes()).get("leave") == self._turn.member:
-            self.controller.stop(f"{LEFT} by order of the population")
+            self._leaves = True
+        if self._leaves and self.controller.paused:
+            self.controller.stop(WANTED)
         now = time.monotonic()
         if now - self._reported >= REPORT:
             self._reported = now

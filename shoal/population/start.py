@@ -92,6 +92,7 @@ def tune(values: dict[str, Any], words: list[str], options: Options) -> Ended:
         for ends in [[], *ends_of_space(config.space)]:
             check(member_experiment(folder.settings, ends))
         study = Study(folder.path, config, experiment.seed, *rungs(experiment))
+        study.recall(folder.journal.read())
         return Tuning(experiment, study, settings_of(experiment, config.space), options.slots), config.budget
 
     return run(values, words, options, strategy)

@@ -19,8 +19,9 @@ from optuna.trial import Trial, TrialState, create_trial
 
 from shoal.api.population import RangeConfig, TuneConfig
 from shoal.base.seeding import derive_seed
+from shoal.population.journal import Line
 from shoal.population.space import to_unit
-from shoal.population.state import Member
+from shoal.population.state import Member, State
 
 FILE = "optuna.journal"
 STARTUP = 10
@@ -46,6 +47,8 @@ class Study:
         self._distributions = {self._names[key]: _distribution(range_) for key, range_ in config.space.items()}
         self._trials: dict[str, int] = {}
         """Member -> its trial."""
+        self._pruned: dict[str, bool] = {}
+        """Member -> whether it is to end, by its newest score when that was reported."""
 
     # ------------------------------------------------------------ what to try
 
@@ -82,6 +85,7 @@ class Study:
         for score in member.scores:
             if score.steps not in known.intermediate_values:
                 trial.report(score.mean, score.steps)
+                self._pruned[member.name] = bool(trial.should_prune())
         if member.over:
             self._tell(trial, member)
 
@@ -93,9 +97,16 @@ class Study:
 
     def prunes(self, member: Member) -> bool:
         """A trial is to end: others are better at as many steps."""
-        if member.name not in self._trials or not member.scores:
-            return False
-        return bool(Trial(self.study, self._trials[member.name]).should_prune())
+        return self._pruned.get(member.name, False)
+
+    def recall(self, lines: list[Line]) -> None:
+        """Learn all that a journal has, in the order in which it was known."""
+        state = State()
+        for line in lines:
+            state.apply(line)
+            member = state.members.get(line.get("member", ""))
+            if member is not None and "trial" in member.facts:
+                self.learn(member)
 
     def _frozen(self, member: str) -> optuna.trial.FrozenTrial:
         return next(trial for trial in self.study.trials if trial._trial_id == self._trials[member])

@@ -89,9 +89,9 @@ def test_the_sampler_goes_where_scores_are_high(tmp_path: Path) -> None:
 def test_who_lags_behind_is_pruned(tmp_path: Path, pruner: str) -> None:
     found = study(tmp_path, pruner=pruner)
     for number in range(30):
-        found.learn(member(number, RECIPE, *(10.0 + number + i for i in range(9))))
-    bad = [member(number, RECIPE, -5.0, -5.0, -5.0, -5.0, state="waiting") for number in range(30, 40)]
-    good = [member(number, RECIPE, *[500.0 + number] * 4, state="waiting") for number in range(40, 45)]
+        found.learn(member(number, RECIPE, *[10.0 + number] * 9))
+    bad = [member(number, RECIPE, -5.0, state="waiting") for number in range(30, 40)]
+    good = [member(number, RECIPE, 500.0 + number, state="waiting") for number in range(40, 45)]
     for each in (*bad, *good):
         found.learn(each)
     pruned = [found.prunes(each) for each in bad]
