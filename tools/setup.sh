@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-EXTRAS=${EXTRAS:-dev,box2d,atari,mpe,classic,butterfly,sisl,cluster,plot,video,wandb,prometheus,dashboard,federation,population,docs}
+EXTRAS=${EXTRAS:-dev,box2d,atari,mpe,classic,butterfly,sisl,cluster,plot,video,wandb,prometheus,dashboard,federation,population,tune,docs}
 stamp=.venv/.shoal-$(cat pyproject.toml constraints.txt tools/setup.sh <(echo "$EXTRAS") | sha256sum | cut -c1-16)
 [ -e "$stamp" ] && exit 0
 

@@ -50,9 +50,14 @@ class Drawing:
     """What random play earns, where it is known."""
 
 
+def has_matplotlib() -> bool:
+    """The extra is there."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def require_matplotlib(what: str = "shoal plot") -> None:
     """Fail with the remedy where the extra is missing."""
-    if importlib.util.find_spec("matplotlib") is None:
+    if not has_matplotlib():
         raise InputError(f"{what} needs matplotlib: pip install 'shoal[plot]'")
 
 

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from shoal.api.env import Reduction
 from shoal.api.federation import FederationConfig
 from shoal.api.league import LeagueConfig
+from shoal.api.population import PopulationConfig, SweepConfig, TuneConfig
 from shoal.base.config import Cadence, Config, Count, Duration, Named, Target, as_named, load_layers, named_by_default
 
 
@@ -341,6 +342,12 @@ class Experiment(Config):
     """Stages of the environment: each begins when evaluations of the one before are good enough. Left out: it stays as it is."""
     stop: StopConfig = StopConfig()
     """When the run ends."""
+    population: PopulationConfig | None = None
+    """Many members that learn from each other's settings. Left out: one run."""
+    sweep: SweepConfig | None = None
+    """A grid of settings and seeds, for `shoal sweep`. Left out: one run."""
+    tune: TuneConfig | None = None
+    """Where better settings may lie, for `shoal tune`; one run passes over it."""
     workers: dict[str, str] = {}
     """Workers of your own beside the others: name -> `module:Class` or `file.py:Class` of their WorkerSpec."""
     log: LogConfig = LogConfig()

@@ -105,8 +105,11 @@ def named_by_default(name: str) -> BeforeValidator:
     return BeforeValidator(fill)
 
 
+Jump = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
 class Schedule(Config):
-    """A number that moves in a straight line over environment steps."""
+    """A number that moves in a straight line over environment steps, or in jumps."""
 
     start: float
     """Value at step 0."""
@@ -114,9 +117,13 @@ class Schedule(Config):
     """Value from step `steps` on."""
     steps: Count | None = Field(None, gt=0)
     """When `end` is reached; default: at `stop.steps`."""
+    jumps: list[Jump] = []
+    """Step and value of each, `[[50_000, 3e-4], [100_000, 1e-4]]`: it stays as it is in between, and no line leads to `end`."""
 
     def at(self, step: int, horizon: int | None) -> float:
         """The value at `step`; `horizon` is the run's `stop.steps`."""
+        if self.jumps:
+            return next((value for at, value in reversed(self.jumps) if step >= at), self.start)
         span = self.steps or horizon
         assert span is not None, "a schedule without an end was let through"
         return self.start + (self.end - self.start) * min(1.0, step / span)
@@ -126,7 +133,9 @@ def within(low: float, high: float = math.inf, *, zero: bool = True) -> AfterVal
     """Bounds of a number, and of both ends of a schedule. Not `zero`: it may be 0 at one end of a schedule alone."""
 
     def check(value: Any) -> Any:
-        ends = [value.start, value.end] if isinstance(value, Schedule) else [value]
+        ends = [value]
+        if isinstance(value, Schedule):
+            ends = [value.start, value.end, *(to for _, to in value.jumps)]
         if all(isinstance(end, float | int) for end in ends):
             if not zero and (min(ends) < 0 or max(ends) == 0):
                 raise ValueError("should be greater than 0")

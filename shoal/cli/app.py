@@ -11,6 +11,7 @@ from shoal.cli.arguments import Address, Json, Openings, Overrides, Recipe, Run,
 from shoal.cli.credentials import credentials
 from shoal.cli.federation_commands import child, parent
 from shoal.cli.games import exploit, play, tournament
+from shoal.cli.many_runs import Parallel, lineage, sweep, tune
 from shoal.cli.slurm import slurm
 from shoal.cli.train_command import TrainCommand
 
@@ -29,6 +30,9 @@ app.add_typer(slurm, name="slurm")
 app.add_typer(credentials, name="credentials")
 app.command()(parent)
 app.command()(child)
+app.command()(sweep)
+app.command()(tune)
+app.command()(lineage)
 
 
 @app.command(cls=TrainCommand)
@@ -52,6 +56,7 @@ def train(
     detach: Annotated[
         bool, typer.Option("--detach", help="Leave once the run has begun: it goes on by itself.")
     ] = False,
+    parallel: Parallel = None,
     wandb: Wandb = None,
     prometheus: Annotated[
         str | None, typer.Option(metavar="[PORT]", help="Serve the run's numbers to Prometheus; 0: at any free port.")
@@ -64,7 +69,8 @@ def train(
     watched = [f"log.wandb.mode={wandb}"] if wandb else []
     if prometheus is not None:
         watched.append(f"log.prometheus.port={prometheus}" if prometheus else "log.prometheus={}")
-    run(recipe, [*(overrides or []), *watched], trial=trial, seed=seed, on=on, resume=resume, cluster=cluster)
+    options = {"trial": trial, "seed": seed, "on": on, "resume": resume, "parallel": parallel}
+    run(recipe, [*(overrides or []), *watched], **options, cluster=cluster)  # type: ignore[arg-type]
 
 
 @app.command()

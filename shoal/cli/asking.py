@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.run_folder import DEFAULT_ROOT, RunFolder
 from shoal.runs.panel import NotRunningError
 from shoal.runs.status import ended, obey
+
+if TYPE_CHECKING:
+    from shoal.population.folder import PopulationFolder
 
 
 def tell(folder: RunFolder, order: str) -> dict[str, Any]:
@@ -30,3 +34,14 @@ def status(folder: RunFolder) -> dict[str, Any]:
         return tell(folder, "status")
     except NotRunningError:
         return ended(folder)
+
+
+def population_of(run: str) -> tuple[PopulationFolder, str] | None:
+    """The population that is meant, or the one around the run that is meant, and the member: empty for the whole."""
+    from shoal.population.folder import PopulationFolder
+
+    for path in (Path(run), DEFAULT_ROOT / run):
+        for folder, member in ((PopulationFolder(path), ""), (PopulationFolder(path.parent), path.name)):
+            if folder.exists:
+                return folder, member
+    return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from shoal.cli.asking import status
+from shoal.cli.asking import population_of, status
 from shoal.cli.output import command, print_json
+from shoal.cli.population_status import show_population
 from shoal.monitoring import palette
 from shoal.monitoring.run_folder import RunFolder
 
@@ -24,6 +25,9 @@ _WIDEST = 88
 
 def run(run: str, *, json: bool) -> None:
     """Ask the run, or read what it left."""
+    if (found := population_of(run)) is not None and not found[1]:
+        show_population(found[0], json=json)
+        return
     folder = RunFolder.find(run)
     document = status(folder)
     if json:

@@ -25,6 +25,7 @@ def run(
     seed: int | None,
     on: str,
     resume: bool,
+    parallel: int | None,
     cluster: dict[str, Any],
 ) -> None:
     """Check the words before loading the heavy half of the system, then train."""
@@ -32,8 +33,6 @@ def run(
     path = find(recipe)
     if trial is not None:
         check_name("--trial", trial)
-    if resume and trial is None:
-        raise InputError("--resume needs --trial: which run should go on?")
     if seed is not None:
         overrides = [*overrides, f"seed={seed}"]
     begun = None
@@ -45,12 +44,24 @@ def run(
         from shoal.api.experiment import load_experiment
 
         experiment = load_experiment(path, overrides)
+        if experiment.sweep is not None:
+            raise InputError(f"{recipe} is many runs: train them with shoal sweep {recipe}, or one with sweep=null")
+        if parallel is not None and experiment.population is None:
+            raise InputError("--parallel is for a population: this is one run")
         if on == "local":
             from shoal.launchers.forkserver import warm
 
             warm()
         from shoal.runs import train
 
+    if experiment.population is not None:
+        from shoal.cli.population import run as train_population
+
+        options = {"parallel": parallel, "resume": resume, "on": on, "trial": trial, "detach": cluster["detach"]}
+        train_population(recipe, path, experiment, overrides, **options)
+        return
+    if resume and trial is None:
+        raise InputError("--resume needs --trial: which run should go on?")
     if resume:
         assert trial is not None
         outcome = train.resume(

@@ -16,7 +16,7 @@ from typing import Any
 from shoal.api.messages import Message
 from shoal.api.orders import Order
 from shoal.api.program import Program, RingStream, WorkerSpec
-from shoal.api.worker import Worker
+from shoal.api.worker import Heartbeat, Worker
 from shoal.base.closing import close_all, time_limit
 from shoal.base.errors import ShoalError
 from shoal.checkpoints.checkpoint import Checkpoint
@@ -49,9 +49,11 @@ class InlineLauncher:
     """Builds the workers of a program around in-memory streams, then polls them until the controller has a reason to stop."""
 
     def __init__(
-        self, program: Program, start: Checkpoint | None = None, checkpoints: Path | None = None
+        self, program: Program, start: Checkpoint | None = None, checkpoints: Path | None = None,
+        heartbeat: Heartbeat | None = None,
     ) -> None:  # fmt: skip
         self._program, self._streams = program, MemoryStreams(program)
+        self._heartbeat = heartbeat or Heartbeat()
         self._life = first_life(program, start)
         self.goes_on: bool | None = self._life.whole
         self.mailboxes = {name: self._streams.mailbox(names.version(name)) for name in program.learners}
@@ -76,7 +78,10 @@ class InlineLauncher:
         unless they share one memory."""
         plans = [Plans(self._program)]
         plans += [plans[0] if shared else Plans(self._program) for _ in range(self._program.trainers - 1)]
-        contexts = [Context(self._program, each, self._streams, self._life, checkpoints=checkpoints) for each in plans]
+        contexts = [
+            Context(self._program, each, self._streams, self._life, self._heartbeat, checkpoints=checkpoints)
+            for each in plans
+        ]
         specs = self._program.workers
         trainers = [spec for spec in specs if isinstance(spec, TrainerSpec)]
         built: dict[WorkerSpec, Worker] = {}

@@ -64,10 +64,10 @@ MakeLauncher = Callable[[Program, "Checkpoint | None", RunFolder], Launcher]
 def run_in(
     folder: RunFolder, program: Program, start: Checkpoint | None, launcher: MakeLauncher, *,
     on: str, view: View | None, argv: list[str], notes: list[str], callbacks: Sequence[Callback] = (),
-    here: Path | None = None, begun: Begun | None = None,
+    here: Path | None = None, begun: Begun | None = None, turn: bool = False,
 ) -> Outcome:  # fmt: skip
     """One run in its folder, with whatever launcher; `notes`: the first lines to say; `here`: where it was started; `begun` is
-    called once the run takes orders."""
+    called once the run takes orders; `turn`: of several, whose first one has written where the run came from."""
     with disk_trouble(folder.path), ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
@@ -78,7 +78,8 @@ def run_in(
         # Workers first: a checkpoint that does not fit must not cost the run its settings.
         workers = stack.enter_context(closing(launcher(program, start, folder)))
         folder.write_config(program.experiment.model_dump())
-        provenance.write(folder, argv, program.experiment.seed, on, here)
+        if not (turn and folder.provenance.exists()):
+            provenance.write(folder, argv, program.experiment.seed, on, here)
         folder.event("start", version=start.version if start else 0, resumed=start is not None)
         run = _Run(folder, program, workers, start, stack, view, callbacks, watchers)
         for note in [*notes, *(text for name in program.learners for text in program.policies[name].facts.notes)]:

@@ -1,0 +1,247 @@
+"""A population: members take turns in the slots of a machine, and every decision about them is a line of its journal first.
+
+Consumes results of turns and orders of people; produces turns. The journal is all that it has to remember: whoever kills it, at
+any moment, finds it there when it is resumed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.api.population import BudgetConfig
+from shoal.base.errors import InputError
+from shoal.base.files import disk_trouble
+from shoal.base.table import did_you_mean
+from shoal.checkpoints.store import CheckpointStore
+from shoal.launchers.interrupts import Interrupts
+from shoal.launchers.links import Limits
+from shoal.monitoring.run_folder import RunFolder, wall_time
+from shoal.population.copying import take_over
+from shoal.population.folder import PopulationFolder
+from shoal.population.journal import Line
+from shoal.population.slots import PATIENCE, Failed, Slots
+from shoal.population.state import RETRIES, Member, State, summary
+from shoal.population.strategy import Strategy
+from shoal.population.turn import Result
+from shoal.runs.panel import Panel
+
+LOOK = 0.25
+"""Seconds between two looks at the clock."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a population ended."""
+
+    folder: Path
+    reason: str
+    state: State
+    seconds: float
+    interrupted: bool
+
+
+class Population:
+    """The members of one folder. `tell` hears what is worth a line; `show` is called again and again with the whole."""
+
+    def __init__(
+        self, folder: PopulationFolder, strategy: Strategy, budget: BudgetConfig, limits: Limits, *, parallel: int,
+        tell: Tell, show: Callable[[Population], None],
+    ) -> None:  # fmt: skip
+        self.folder, self.parallel = folder, parallel
+        self._strategy, self._budget, self._limits, self._tell, self._show = strategy, budget, limits, tell, show
+        self._journal = folder.journal
+        self._began = time.monotonic()
+        self._interrupts = Interrupts()
+        self._stop: str | None = None
+
+    def run(self) -> Ended:
+        """Until there is nothing left to do, the budget is spent, or somebody ends it."""
+        with disk_trouble(self.folder.path), ExitStack() as stack:
+            home = RunFolder(self.folder.path)
+            home.lock()
+            stack.callback(home.unlock)
+            stack.enter_context(closing(self._journal))
+            self.state = State(self._journal.open())
+            self._before = self.state.seconds
+            self._write("begun", time=wall_time(), seconds=self._before)
+            self.slots = stack.enter_context(closing(Slots(self.folder.settings, self.parallel, self._limits)))
+            panel = stack.enter_context(closing(Panel(home, self.obey)))
+            with self._interrupts:
+                reason = self._work(panel)
+            self._write("over", reason=reason, seconds=self.seconds)
+        return Ended(self.folder.path, reason, self.state, self.seconds, self._interrupts.caught is not None)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time, of all starts."""
+        return self._before + time.monotonic() - self._began
+
+    # ------------------------------------------------------------ the loop
+
+    def _work(self, panel: Panel) -> str:
+        while True:
+            self._take_over()
+            self._decide()
+            reason = self._reason()
+            if reason is not None and not self.slots.busy:
+                return reason
+            if reason is not None:
+                self._end(panel)
+                return reason
+            if not self.state.paused:
+                self._fill_slots()
+            self._show(self)
+            self.slots.wait(LOOK, panel)
+            panel.poll()
+            self._hear()
+
+    def _reason(self) -> str | None:
+        if self._interrupts.caught:
+            return f"interrupted by {self._interrupts.caught}"
+        return self._stop or self._spent() or self._strategy.over(self.state)
+
+    def _spent(self) -> str | None:
+        """Of members in slots, what they said last counts too."""
+        budget = self._budget
+        open_ = sum(self.slots.at(name).get("steps", member.steps) - member.steps for name, member in self._running())
+        if budget.steps is not None and self.state.steps + open_ >= budget.steps:
+            return f"budget.steps = {budget.steps:,} spent"
+        if budget.core_seconds is not None and self.state.core_seconds >= budget.core_seconds:
+            return f"budget.core_seconds = {budget.core_seconds:g} spent"
+        if budget.seconds is not None and self.seconds >= budget.seconds:
+            return f"budget.seconds = {budget.seconds:g} spent"
+        return None
+
+    def _running(self) -> list[tuple[str, Member]]:
+        return [(name, self.state.members[name]) for name in self.slots.busy]
+
+    def _decide(self) -> None:
+        while decisions := self._strategy.decide(self.state):
+            for decision in decisions:
+                self._write(**decision)
+            self._take_over()
+
+    def _take_over(self) -> None:
+        """Carry out the copies that were decided, in that order: who is copied from may take over something itself, later."""
+        pending = [member for member in self.state.members.values() if member.copy is not None]
+        for member in sorted(pending, key=lambda each: (each.copy or {})["order"]):
+            assert member.copy is not None
+            donor = CheckpointStore(self.folder.path / member.copy["origin"] / "checkpoints")
+            folder = RunFolder(self.folder.path / member.name)
+            keep = int(folder.read_config()["checkpoint"]["keep"])
+            take_over(donor, member.copy["version"], CheckpointStore(folder.checkpoints, keep), folder)
+        for member in pending:
+            self._write("taken", member=member.name)
+
+    def _fill_slots(self) -> None:
+        for turn in self._strategy.turns(self.state):
+            if not self.slots.free:
+                return
+            if turn.member in self.slots.busy:  # it was told to leave, and is about to
+                continue
+            self._write("started", member=turn.member, until=turn.until)
+            self.slots.give(turn)
+
+    def _end(self, panel: Panel) -> None:
+        """Members save themselves; another signal ends that."""
+        self.slots.recall(*self.slots.busy)
+        deadline = time.monotonic() + PATIENCE
+        while self.slots.busy and time.monotonic() < deadline:
+            self.slots.wait(LOOK, panel)
+            panel.poll()
+            self._hear()
+
+    # ------------------------------------------------------------ what became of turns
+
+    def _hear(self) -> None:
+        for turn, end in self.slots.ended():
+            member = self.state.members[turn.member]
+            if isinstance(end, Result):
+                self._take_result(member, end)
+            else:
+                self._take_failure(member, end)
+
+    def _take_result(self, member: Member, result: Result) -> None:
+        kind = "left" if result.left else "turn"
+        self._write(kind, member=member.name, over=result.over, **asdict(result))
+        if result.over and result.reason.startswith("stopped"):  # by order, or by W&B
+            self._write("stopped", member=member.name, reason=result.reason)
+        if member.over:
+            score = "" if member.score is None else f", {member.score.mean:,.1f}"
+            self._tell(f"{self._called(member)}: {result.reason}, {result.steps:,} steps{score}")
+
+    def _take_failure(self, member: Member, failure: Failed) -> None:
+        if failure.wrong_input or member.tries >= RETRIES:
+            self._write("failed", member=member.name, reason=failure.cause)
+            self._tell(f"{self._called(member)} failed, and the others go on: {failure.cause}")
+        else:
+            self._write("crashed", member=member.name, reason=failure.cause)
+            self._tell(f"{self._called(member)} is tried again: {failure.cause}")
+
+    def _called(self, member: Member) -> str:
+        words = self._strategy.line(member)
+        return f"{member.name} ({words})" if words else member.name
+
+    def _write(self, kind: str, **facts: Any) -> Line:
+        line = self._journal.append(kind, **facts)
+        self.state.apply(line)
+        return line
+
+    # ------------------------------------------------------------ orders of people
+
+    def obey(self, order: str) -> dict[str, Any]:
+        """`status`, `stop`, `pause`, `unpause`; all but the first also of one member, by its name."""
+        word, *names = order.split() or [""]
+        if word == "status":
+            return self.status()
+        if word not in ("stop", "pause", "unpause") or len(names) > 1:
+            raise InputError(
+                f"there is no order '{order}': choose from status, stop, pause, unpause, or name a member behind it"
+            )
+        if names:
+            return self._obey_for(self._member(names[0]), word)
+        if word == "stop":
+            self._stop = "stopped by order"
+            return {"state": "stopping"}
+        if self.state.paused != (word == "pause"):
+            self._write("paused" if word == "pause" else "unpaused", reason="by order")
+        if word == "pause":
+            self.slots.recall(*self.slots.busy)
+        return {"state": "paused" if word == "pause" else "running"}
+
+    def _obey_for(self, member: Member, word: str) -> dict[str, Any]:
+        if member.over:
+            raise InputError(f"{member.name} is {member.state} already: {member.reason}")
+        if word == "stop":
+            self._write("stopped", member=member.name, reason="stopped by order")
+        elif (word == "pause") != (member.state == "paused"):
+            self._write("paused" if word == "pause" else "unpaused", member=member.name, reason="by order")
+        self.slots.recall(*({member.name} if word != "unpause" else ()))
+        return {"state": member.state}
+
+    def _member(self, name: str) -> Member:
+        if name not in self.state.members:
+            raise InputError(f"there is no member '{name}'; {did_you_mean(name, self.state.members)}")
+        return self.state.members[name]
+
+    def status(self) -> dict[str, Any]:
+        """The whole as one document."""
+        members = [self._status_of(member) for member in self.state.members.values()]
+        return {
+            "population": self.folder.name, "pid": os.getpid(),
+            "state": "stopping" if self._stop else "paused" if self.state.paused else "running",
+            "elapsed": self.seconds, "steps": self.state.steps, "core_seconds": self.state.core_seconds,
+            "budget": self._budget.model_dump(exclude_none=True), "slots": self.parallel,
+            "processes": self.slots.pids(), "members": members,
+        }  # fmt: skip
+
+    def _status_of(self, member: Member) -> dict[str, Any]:
+        return {**summary(member), "line": self._strategy.line(member), **self.slots.at(member.name)}

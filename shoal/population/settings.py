@@ -1,0 +1,62 @@
+"""The settings of a population and of its members: one file, and words on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from shoal.algorithms.settings import live_settings
+from shoal.api.experiment import Experiment
+from shoal.base.config import load_layers
+from shoal.base.errors import InputError
+from shoal.rollout.plans import algorithm_class
+
+SECTIONS = ("population", "sweep", "tune")
+"""What makes many runs of an experiment, and is no setting of one."""
+
+
+def member_experiment(path: Path, words: list[str]) -> Experiment:
+    """The settings of one member: those of the population with `words` on top."""
+    values = load_layers(path, words, saved=True)
+    return Experiment.parse({key: value for key, value in values.items() if key not in SECTIONS})
+
+
+def check_member(experiment: Experiment) -> None:
+    """What would not work where several share a machine."""
+    prometheus = experiment.log.prometheus
+    if prometheus is not None and prometheus.port != 0:
+        raise InputError(
+            f"log.prometheus.port = {prometheus.port}: members would all serve there; write 0 for any free port"
+        )
+
+
+def as_word(key: str, value: Any) -> str:
+    """`key=value`, as it is read back."""
+    from omegaconf import OmegaConf
+
+    if isinstance(value, list | dict):
+        import json
+
+        return f"{key}={json.dumps(value)}"
+    text = OmegaConf.to_yaml(OmegaConf.create({"value": value})).removeprefix("value:").strip()
+    return f"{key}={text}"
+
+
+def settings_of(experiment: Experiment, keys: Iterable[str]) -> dict[str, Any]:
+    """What an experiment says for dotted keys, its algorithm's defaults included; None: nothing."""
+    config = algorithm_class(experiment.algorithm, "algorithm").Config.parse(experiment.algorithm.rest, at="algorithm")
+    tree = {**experiment.model_dump(), "algorithm": config.model_dump()}
+    found = {}
+    for key in keys:
+        below: Any = tree
+        for part in key.split("."):
+            below = below.get(part) if isinstance(below, dict) else None
+        found[key] = below
+    return found
+
+
+def live_keys(experiment: Experiment) -> set[str]:
+    """Settings of its algorithm that may change while a run goes on."""
+    config = algorithm_class(experiment.algorithm, "algorithm").Config.parse(experiment.algorithm.rest, at="algorithm")
+    return set(live_settings(config))
