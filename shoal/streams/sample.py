@@ -176,7 +176,7 @@ class SampleReader:
         for offset in range(len(self._rings)):
             index = (self._next + offset) % len(self._rings)
             while len(self._batch) < self._size and (taken := self._take_from(index)) is not None:
-                if self._exact or _leave_out(taken.posted, oldest):
+                if self._exact or _keep_fresh(taken.posted, oldest):
                     self._batch.append(taken)
                 else:
                     self._record([taken], "stale")
@@ -237,7 +237,7 @@ class _Taken:
     outcome: str = ""
 
 
-def _leave_out(posted: Posted, oldest: int) -> bool:
+def _keep_fresh(posted: Posted, oldest: int) -> bool:
     """Rows of versions before `oldest` are valid no more; whether any is left."""
     if int(posted.header["version"]) >= oldest:
         return True

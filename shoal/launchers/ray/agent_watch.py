@@ -40,7 +40,7 @@ class _Agent:
     """What is known of one."""
 
     pid: int = 0
-    asked: Any = None
+    question: Any = None
     """The question that it has not answered yet."""
     since: float = 0.0
     """When it was asked."""
@@ -69,11 +69,11 @@ class AgentWatch:
 
     def _look(self, node: str, line: AgentLine, agent: _Agent) -> None:
         now = time.monotonic()
-        if agent.asked is None:
-            agent.asked, agent.since, agent.knock, agent.reached = line.ask(MachineAgent.facts), now, None, 0.0
-        elif _done(agent.asked):
-            asked, agent.asked = agent.asked, None
-            agent.pid = ray.get(asked).pid
+        if agent.question is None:
+            agent.question, agent.since, agent.knock, agent.reached = line.ask(MachineAgent.facts), now, None, 0.0
+        elif _done(agent.question):
+            answer, agent.question = agent.question, None
+            agent.pid = ray.get(answer).pid
         elif now - agent.since < self._limit or not agent.pid:
             return
         elif agent.knock is None:
