@@ -76,7 +76,7 @@ def make_pair(each: bool = False) -> ListedAgents:
 
 @pytest.mark.parametrize("each", [True, False])
 def test_tuples_become_agents(each: bool) -> None:
-    config = EnvConfig(id="test_families:make_pair", kwargs={"each": each})
+    config = EnvConfig(id="test_env_families:make_pair", kwargs={"each": each})
     require(check_env(lambda copies: make_env(config, copies), steps=20))
     env = make_env(config, 1)
     assert env.groups["agent"].agents == ("agent_0", "agent_1")
@@ -104,8 +104,8 @@ class Told(gymnasium.Env):
 
 
 def test_text_becomes_bits() -> None:
-    require(check_env(lambda copies: make_env(EnvConfig(id="test_families:Told"), copies), steps=10))
-    env = make_env(EnvConfig(id="test_families:Told"), 1)
+    require(check_env(lambda copies: make_env(EnvConfig(id="test_env_families:Told"), copies), steps=10))
+    env = make_env(EnvConfig(id="test_env_families:Told"), 1)
     seen = env.reset(0).turns["agent"].observation["mission"]
     assert seen.shape == (1, 1, BITS)
     assert (seen[0, 0] == bits_of("Go to the RED door")).all()
