@@ -40,8 +40,8 @@ class _Agent:
     """What is known of one."""
 
     pid: int = 0
-    asked: Any = None
-    """The question that it has not answered yet."""
+    answer: Any = None
+    """Its answer to the question of how it is, while that is due."""
     since: float = 0.0
     """When it was asked."""
     knock: Any = None
@@ -69,11 +69,11 @@ class AgentWatch:
 
     def _look(self, node: str, line: AgentLine, agent: _Agent) -> None:
         now = time.monotonic()
-        if agent.asked is None:
-            agent.asked, agent.since, agent.knock, agent.reached = line.ask(MachineAgent.facts), now, None, 0.0
-        elif _done(agent.asked):
-            asked, agent.asked = agent.asked, None
-            agent.pid = ray.get(asked).pid
+        if agent.answer is None:
+            agent.answer, agent.since, agent.knock, agent.reached = line.ask(MachineAgent.facts), now, None, 0.0
+        elif _done(agent.answer):
+            answer, agent.answer = agent.answer, None
+            agent.pid = ray.get(answer).pid
         elif now - agent.since < self._limit or not agent.pid:
             return
         elif agent.knock is None:
