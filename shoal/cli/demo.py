@@ -96,7 +96,7 @@ def _record(outcome: Outcome) -> Path:
     frames, rate = [], 10.0
     for path in sorted(folder.glob("*.mp4")):
         with av.open(str(path)) as episode:
-            rate = float(episode.streams.video[0].average_rate)
+            rate = float(episode.streams.video[0].average_rate or rate)
             frames += [frame.to_ndarray(format="rgb24") for frame in episode.decode(video=0)]
     write_video(outcome.folder / "team.mp4", frames, fps=rate)
     return outcome.folder / "team.mp4"
