@@ -55,7 +55,7 @@ def main() -> None:
     given = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     if given is None:
         draw("cartpole", "brisk-herring-07", "shoal train cartpole", "live-view.svg")
-    draw("spread", "agile-mullet-72", "make train", "live-view-team.svg", given)
+    draw("spread", "agile-mullet-72", "shoal train spread", "live-view-team.svg", given)
 
 
 if __name__ == "__main__":

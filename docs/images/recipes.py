@@ -76,8 +76,7 @@ def draw_curve(recipe: str, run: Path) -> None:
         parts.append(words(WIDTH - 8, y - 4 if y > 30 else y + 13, "random play", "end"))
     parts += [words(LEFT - 5, at(0, level)[1] + 4, f"{level:.3g}", "end") for level in (low, high)]
     what = "return per agent" if several else "training return"
-    elapsed = rows[-1].get("time/elapsed", 0.0)
-    parts.append(words(LEFT, HEIGHT - 7, f"{what}, {last:,} steps, {elapsed:.0f} s", "start"))
+    parts.append(words(LEFT, HEIGHT - 7, f"{what}, {last:,} steps", "start"))
     size = f"viewBox='0 0 {WIDTH} {HEIGHT}' width='{WIDTH}' height='{HEIGHT}'"
     paper = f"<rect width='{WIDTH}' height='{HEIGHT}' fill='#ffffff'/>"
     text = f"<svg xmlns='http://www.w3.org/2000/svg' {size} role='img'>{paper}\n" + "\n".join(parts) + "\n</svg>\n"

@@ -111,7 +111,7 @@ def _draw_panel(axes: Axes, drawing: Drawing, *, first: bool) -> None:
     for goal in drawing.goals:
         _draw_level(axes, goal, f"goal {goal:g}")
     if drawing.by_chance is not None:
-        _draw_level(axes, drawing.by_chance, f"random play {drawing.by_chance:.1f}")
+        _draw_level(axes, drawing.by_chance, f"random play {drawing.by_chance:.1f}", side="right")
     axes.margins(x=0.01, y=0.08)
     axes.set_xlim(left=min(0.0, *(float(band.x[0]) for band in drawing.bands)))
 
@@ -182,11 +182,13 @@ def _draw_band(axes: Axes, band: Band, colour: str, *, several: bool) -> None:
         axes.plot(each.x[-1:], each.y[-1:], "o", markersize=6, markerfacecolor=face, markeredgecolor=edge)
 
 
-def _draw_level(axes: Axes, level: float, words: str) -> None:
+def _draw_level(axes: Axes, level: float, words: str, *, side: str = "left") -> None:
+    """A dashed line with its words: a goal's where curves begin, that of random play where they have left it."""
+    right = side == "right"
     axes.axhline(level, color=FAINT, linewidth=1, linestyle=(0, (5, 4)), zorder=1)
     axes.annotate(
-        words, (0, level), xycoords=axes.get_yaxis_transform(), xytext=(4, 4), textcoords="offset points",
-        color=FAINT, fontsize=10, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+        words, (float(right), level), xycoords=axes.get_yaxis_transform(), xytext=(-4 if right else 4, 4),
+        textcoords="offset points", ha=side, color=FAINT, fontsize=10, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
     )  # fmt: skip
 
 

@@ -55,6 +55,13 @@ def test_a_picture_says_what_it_shows() -> None:
     assert "own/number" in texts(Drawing([a_band("one", 10)], "own/number", "seconds", "x"))
 
 
+def test_random_play_is_a_level() -> None:
+    known = Drawing([a_band("one", 10)], "rollout/agent_return", "steps", "x", by_chance=-26.61)
+    assert "random play -26.6" in texts(known)
+    assert "Training return of an agent" in texts(known)
+    assert "random play" not in texts(Drawing([a_band("one", 10)], "rollout/agent_return", "steps", "x"))
+
+
 def test_runs_that_end_early_are_marked() -> None:
     said = texts(Drawing([a_band("one", 5, 10, reached=True)], "m", "steps", "x"))
     assert "Dots: where a run ended (full: goal confirmed by greedy episodes). Dotted: the runs that are left." in said
