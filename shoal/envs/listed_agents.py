@@ -40,8 +40,8 @@ class ListedAgents(ParallelEnv):
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, ...]:
         """Flags may be one for all, or one for each."""
-        rewards: Any  # one for each, which Gymnasium does not know of
-        seen, rewards, terminated, truncated, info = self.env.step([actions[agent] for agent in self.possible_agents])
+        result: Any = self.env.step([actions[agent] for agent in self.possible_agents])
+        seen, rewards, terminated, truncated, info = result
         over = bool(np.all(terminated)), bool(np.all(truncated))
         agents = self.possible_agents
         if any(over):

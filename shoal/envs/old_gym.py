@@ -61,6 +61,10 @@ class OldGym(gymnasium.Env[Any, Any]):
                 self.env.seed(seed % 2**32)
             result = self.env.reset()
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
+            if isinstance(self.env, gymnasium.Env) and not _takes(self.env.reset, "seed"):
+                raise TypeError(
+                    "reset() got an unexpected keyword argument 'seed': write reset(self, *, seed=None, options=None)"
+                )
             return self._seen(result[0]), result[1]
         return self._seen(result), {}
 

@@ -15,7 +15,7 @@ BITS = 64
 def with_text_as_bits(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """The environment, wrapped if a part of its Dict observation is text."""
     space = env.observation_space
-    has_text = isinstance(space, spaces.Dict) and any(isinstance(part, spaces.Text) for part in space.spaces.values())
+    has_text = isinstance(space, spaces.Dict) and any(map(_is_text, space.spaces.values()))
     return TextBits(env) if has_text else env
 
 
@@ -26,13 +26,18 @@ class TextBits(gymnasium.ObservationWrapper[Any, Any, Any]):
         super().__init__(env)
         assert isinstance(env.observation_space, spaces.Dict)
         parts = env.observation_space.spaces
-        self._texts = [key for key, part in parts.items() if isinstance(part, spaces.Text)]
+        self._texts = [key for key, part in parts.items() if _is_text(part)]
         bits = spaces.MultiBinary(BITS)
         self.observation_space = spaces.Dict([(key, bits if key in self._texts else parts[key]) for key in parts])
 
     def observation(self, observation: Any) -> Any:
         """With bits in the place of words."""
         return {**observation, **{key: bits_of(observation[key]) for key in self._texts}}
+
+
+def _is_text(space: gymnasium.Space[Any]) -> bool:
+    """gymnasium's Text, and spaces of sentences that packages have of their own."""
+    return space.dtype is not None and np.dtype(space.dtype).kind == "U"
 
 
 def bits_of(text: str) -> np.ndarray:

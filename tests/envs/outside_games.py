@@ -11,6 +11,6 @@ FOLDER = Path(__file__).parent
 def executable(folder: Path, script: str, name: str) -> Path:
     """One that runs a script of this folder; a link of its own, so that long interpreter paths do not matter."""
     path = folder / name
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FOLDER / script}" "$@"\n')
+    path.write_text(f'#!/bin/sh\necho "started with $*"\nexec "{sys.executable}" "{FOLDER / script}" "$@"\n')
     path.chmod(0o755)
     return path

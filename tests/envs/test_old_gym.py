@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from shoal.api.experiment import EnvConfig
-from shoal.base.errors import InputError
+from shoal.base.errors import InputError, ShoalError
 from shoal.envs import make_env
 from shoal.envs.old_gym import new_space
 from shoal.testing.check import require
@@ -60,6 +60,15 @@ class HalfOld(gymnasium.Env):
         return np.zeros(1, np.float64), 1.0, True, {}
 
 
+class NoSeed(gymnasium.Env):
+    """New in all but one thing, which would go unseen."""
+
+    observation_space, action_space = Old.observation_space, Old.action_space
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return np.zeros(1, np.float32), {}
+
+
 class Shapeless:
     observation_space = action_space = SimpleNamespace()
 
@@ -92,6 +101,12 @@ def test_a_class_of_gymnasiums_with_old_methods() -> None:
     step = env.step({"agent": np.zeros((1, 1), np.int64)})
     assert step.turns["agent"].terminated.all()
     assert step.episodes[0].returns["agent"].item() == 1.0
+
+
+def test_a_new_class_whose_reset_takes_no_seed() -> None:
+    env = make_env(EnvConfig(id="test_old_gym:NoSeed"), 1)
+    with pytest.raises(ShoalError, match="write reset"):
+        env.reset(0)
 
 
 def test_spaces_of_another_package() -> None:

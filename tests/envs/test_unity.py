@@ -218,7 +218,7 @@ def test_behaviours_that_appear_late(make: Make) -> None:
 
 def test_a_behaviour_that_never_appears(make: Make) -> None:
     with pytest.raises(ShoalError, match="'Ghost' of env.kwargs.agents did not appear.*seen: Guess"):
-        make(agents={"Ghost": 1}, start_timeout=1.0)
+        make(agents={"Ghost": 1}, start_timeout=4.0)
 
 
 def test_more_agents_than_places(make: Make) -> None:
