@@ -246,7 +246,7 @@ def _leave_out(posted: Posted, oldest: int) -> bool:
     if not kept.any():
         return False
     fragment.valid[:] = kept
-    posted.stale = int(posted.header["rows"]) - np.count_nonzero(kept)
+    posted.stale = int(posted.header["rows"]) - int(np.count_nonzero(kept))
     return True
 
 

@@ -85,8 +85,8 @@ def test_the_profile_that_was_played_least_is_next() -> None:
     assert not joint.general
     joint.add(journal(match([(0, 0), (0, 1)], [1.0, 1.0], 1)))  # nobody loses what another wins
     assert joint.general
-    wanted = Profiles(joint.profiles([[(0, 0), (0, 1)]]), joint, 2, 1)
-    assert (wanted.wanting, wanted.known) == (True, False)
+    wanted = Profiles(joint.profiles([[(0, 0), (0, 1)]]), joint, 2)
+    assert (wanted.wanting, wanted.known(1)) == (True, False)
     assert wanted.choose([]) == ((0, 0), (0, 0))
     assert wanted.choose([((0, 0), (0, 0))]) == ((0, 1), (0, 1))
     for number in range(2, 8):
@@ -94,7 +94,7 @@ def test_the_profile_that_was_played_least_is_next() -> None:
         if profile is not None:
             joint.add(journal(match(list(profile), [0.5, 0.5], number)))
     assert wanted.choose([]) is None
-    assert (wanted.wanting, wanted.known) == (False, True)
+    assert (wanted.wanting, wanted.known(2)) == (False, True)
 
 
 # ---------------------------------------------------------------- mixtures
