@@ -25,9 +25,9 @@ class OpenSpielRules(Rules):
         self._nothing = np.zeros(env.groups["player"].observation_space.shape or ())
 
     def start(self) -> Hashable:
-        return self._enter(self._game.new_initial_state())
+        return self._kept(self._game.new_initial_state())
 
-    def _enter(self, state: Any) -> Hashable:
+    def _kept(self, state: Any) -> Hashable:
         went = tuple(state.history())
         self._states[went] = state
         return went
@@ -40,7 +40,7 @@ class OpenSpielRules(Rules):
         return list(self._states[state].legal_actions())
 
     def follow(self, state: Hashable, action: int) -> Hashable:
-        return self._enter(self._states[state].child(action))
+        return self._kept(self._states[state].child(action))
 
     def chances(self, state: Hashable) -> list[tuple[float, Hashable]]:
         return [(share, self.follow(state, action)) for action, share in self._states[state].chance_outcomes()]

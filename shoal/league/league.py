@@ -26,6 +26,8 @@ MOVED = 0.02
 """Odds that changed less are not worth an order."""
 LEAST = 1e-4
 """Shares below that are none."""
+FIRST, FEWEST = 0.25, 32
+"""The share of all games that gives a first idea of what members earn, and how many must do in a hurry."""
 GAMES = 30.0
 """Games against an opponent that say whether a player beats it."""
 
@@ -51,8 +53,8 @@ class League:
     """Matches at the last look."""
     _joined: int = 1
     """Members since the last odds."""
-    _roughly: int = 0
-    """1 where those odds were made of a first idea."""
+    _roughly: bool = False
+    """Those were made of a first idea of what members earn."""
     _forgetting: Forgetting = field(default_factory=Forgetting)
     _uncounted: list[Array] = field(default_factory=list)
     """Matches that are written and not part of the payoffs yet."""
@@ -168,10 +170,12 @@ class League:
 
     def look(self, pairs: Pairs | Profiles) -> bool:
         """Now and then; whether odds have changed. A scheme that waits looks when members have met, twice for each that joined:
-        often enough for a first idea, and as often as they should."""
-        ready, first = not pairs.wanting, self._joined > self._roughly and pairs.known
+        often enough for a first idea, and as often as they should. Where a second one joined before that, fewer games must do."""
+        ready = not pairs.wanting
+        enough = FIRST * self.standings.config.games if self._joined == 1 else FEWEST
+        first = self._joined > 0 and pairs.known(enough)
         if self.scheme.waits:
-            due = self._joined > 0 and (ready or first or not self.given)
+            due = (self._joined > 0 or self._roughly) and (ready or first or not self.given)
         else:
             due = self._joined > 0 or self.matches - self.looked >= LOOK
         if not due:
@@ -181,8 +185,8 @@ class League:
         shares = {player: self.scheme.shares(standings, number) for number, player in enumerate(standings.players)}
         given = {player: _given(normalised(own)) for player, own in shares.items()}
         moved = max((_distance(given[player], self.given.get(player, [])) for player in given), default=0.0)
-        self.looked, changed = self.matches, self._joined > 0
-        self._joined = self._roughly = 0 if ready or not self.scheme.waits else 1
+        self.looked, changed = self.matches, self._joined > 0 or self._roughly
+        self._joined, self._roughly = 0, self.scheme.waits and not ready
         if moved <= MOVED and not (changed and moved > 0):
             return False
         self.given = given

@@ -107,8 +107,8 @@ class JointPayoffs:
 class Profiles:
     """Profiles that are to be played, each `most` times, and which of them next: the one that was played least."""
 
-    def __init__(self, profiles: list[Profile], payoffs: JointPayoffs, most: int, first: float) -> None:
-        self._profiles, self._payoffs, self._most, self._first = profiles, payoffs, most, first * most
+    def __init__(self, profiles: list[Profile], payoffs: JointPayoffs, most: int) -> None:
+        self._profiles, self._payoffs, self._most = profiles, payoffs, most
         self._number = {profile: number for number, profile in enumerate(profiles)}
         self._places = np.array([payoffs.place(profile) for profile in profiles], np.int64)
 
@@ -117,10 +117,9 @@ class Profiles:
         """Some were not played often enough."""
         return bool((self._payoffs.games(self._places) < self._most).any())
 
-    @property
-    def known(self) -> bool:
-        """All were played often enough for a first idea."""
-        return bool((self._payoffs.games(self._places) >= self._first).all())
+    def known(self, games: float) -> bool:
+        """All were played so often."""
+        return bool((self._payoffs.games(self._places) >= min(games, self._most)).all())
 
     def choose(self, under_way: Iterable[Profile]) -> Profile | None:
         """What is played next, given what is being played; None: all were played often enough."""

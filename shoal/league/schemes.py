@@ -137,6 +137,8 @@ class Psro(Scheme):
     def __init__(self, config: PsroConfig) -> None:
         self._solver, self.solver, self._explore = solver_of(config.solver), config.solver, config.explore
         self.anew = config.start == "cold"
+        self._known: list[tuple[tuple[int, ...], bytes]] = []
+        self._found: list[Array] = []
 
     def shares(self, standings: Standings, player: int) -> Shares:
         opponents = standings.opponents(player)
@@ -155,7 +157,7 @@ class Psro(Scheme):
             tables = standings.joint.tables(standings.by_side())
             if self.solver == "alpha_rank" and len(tables) == 2:
                 return [meta_solvers.alpha_rank_symmetric(tables[0])]
-            found = self._solver(tables)
+            found = self._solved(tables)
             return [sum(found[1:], found[0]) / len(found)] if standings.equal else found
         if standings.equal:
             earned = standings.payoffs.means(standings.held, standings.held)
@@ -164,7 +166,14 @@ class Psro(Scheme):
             found = self._solver([earned, earned.T])
             return [(found[0] + found[1]) / 2]
         first, second = standings.of(0), standings.of(1)
-        return self._solver([standings.payoffs.means(first, second), standings.payoffs.means(second, first).T])
+        return self._solved([standings.payoffs.means(first, second), standings.payoffs.means(second, first).T])
+
+    def _solved(self, tables: list[Array]) -> list[Array]:
+        """Once for all sides, which ask one after the other."""
+        known = [(table.shape, table.tobytes()) for table in tables]
+        if known != self._known:
+            self._known, self._found = known, self._solver(tables)
+        return self._found
 
 
 SCHEMES = Table(

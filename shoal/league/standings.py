@@ -15,8 +15,6 @@ from shoal.league.profiles import JointPayoffs, Profile, Profiles
 from shoal.league.ratings import Ratings, rate
 
 Pair = tuple[Member, Member]
-FIRST = 0.25
-"""The share of all games that gives a first idea of what members earn against each other."""
 AT_ONCE = 32
 """One in so many pairs is ranked at a time: with few pairs each game is chosen for itself."""
 FEW = 8
@@ -48,10 +46,9 @@ class Pairs:
         """Some have not met often enough."""
         return bool((self._payoffs.played[self._rows, self._columns] < self._most).any())
 
-    @property
-    def known(self) -> bool:
-        """All have met often enough for a first idea of what they earn."""
-        return bool((self._payoffs.played[self._rows, self._columns] >= FIRST * self._most).all())
+    def known(self, games: float) -> bool:
+        """All have met so often."""
+        return bool((self._payoffs.played[self._rows, self._columns] >= min(games, self._most)).all())
 
     def choose(self, under_way: Iterable[Profile]) -> Pair | None:
         """The pair that another game tells most about, given those that are being played; None: all have met often enough. Of many
@@ -138,7 +135,7 @@ class Standings:
         """All members that may meet."""
         held = self.held
         if self.joint.general:
-            return Profiles(self.joint.profiles(self.by_side()), self.joint, self.config.games, FIRST)
+            return Profiles(self.joint.profiles(self.by_side()), self.joint, self.config.games)
         if self.equal:
             found = [(first, second) for place, first in enumerate(held) for second in held[place + 1 :]]
         else:

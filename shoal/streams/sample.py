@@ -149,7 +149,7 @@ class SampleWriter:
 class SampleReader:
     """The trainer's end: as many fragments as there are rings make a batch, or `size` of them.
 
-    `exact`: one of each ring, in ring order. Otherwise whatever came first, and rows that are too old are left out: a fragment may
+    `exact`: one of each ring, in ring order. Otherwise whatever came first, and rows that are too old are dropped: a fragment may
     begin with decisions that the one before left open, of a version before its own.
     """
 
@@ -176,7 +176,7 @@ class SampleReader:
         for offset in range(len(self._rings)):
             index = (self._next + offset) % len(self._rings)
             while len(self._batch) < self._size and (taken := self._take_from(index)) is not None:
-                if self._exact or _keep_fresh(taken.posted, oldest):
+                if self._exact or _drop_old(taken.posted, oldest):
                     self._batch.append(taken)
                 else:
                     self._record([taken], "stale")
@@ -237,7 +237,7 @@ class _Taken:
     outcome: str = ""
 
 
-def _keep_fresh(posted: Posted, oldest: int) -> bool:
+def _drop_old(posted: Posted, oldest: int) -> bool:
     """Rows of versions before `oldest` are valid no more; whether any is left."""
     if int(posted.header["version"]) >= oldest:
         return True

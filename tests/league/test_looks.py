@@ -24,9 +24,9 @@ def measured(first: int, second: int, games: int) -> Array:
     return found
 
 
-def league_of(folder: Path) -> League:
+def league_of(folder: Path, games: int = GAMES) -> League:
     match = {"name": "psro", "solver": "regret_matching"}
-    config = LeagueConfig.parse({"match": match, "games": GAMES, "freeze": {"steps": 10}}, at="league")
+    config = LeagueConfig.parse({"match": match, "games": games, "freeze": {"steps": 10}}, at="league")
     journal = Journal(folder)
     journal.open()
     league = League(Standings(config, equal=True), scheme_of(config), journal)
@@ -51,5 +51,21 @@ def test_psro_looks_twice_for_each_member(tmp_path: Path) -> None:
     league.hear(measured(1, 0, 3 * GAMES))  # it turns out to be worse
     assert league.look(pairs)
     assert max(league.given["main"], key=lambda each: each[2])[:2] == [0, 0]
+    assert not league.look(pairs)
+    league.journal.close()
+
+
+def test_a_member_that_joins_too_soon_is_mixed_in_by_fewer_games(tmp_path: Path) -> None:
+    """Where members join faster than they are measured, the next odds come nevertheless."""
+    league = league_of(tmp_path, games=1_000)
+    for number in range(3):
+        league.freeze(0, number, steps=10 * number, version=number, reason="steps")
+        league.look(league.standings.pairs())
+    pairs = league.standings.pairs()
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        assert not league.look(pairs)
+        league.hear(measured(first, second, 32))
+    assert league.look(pairs)
+    assert max(league.given["main"], key=lambda each: each[2])[:2] == [0, 2]
     assert not league.look(pairs)
     league.journal.close()
