@@ -109,10 +109,8 @@ class Population:
         return self._stop or self._spent() or self._strategy.over(self.state)
 
     def _spent(self) -> str | None:
-        """Of members in slots, what they said last counts too."""
         budget = self._budget
-        open_ = sum(self.slots.at(name).get("steps", member.steps) - member.steps for name, member in self._running())
-        if budget.steps is not None and self.state.steps + open_ >= budget.steps:
+        if budget.steps is not None and self.steps >= budget.steps:
             return f"budget.steps = {budget.steps:,} spent"
         if budget.core_seconds is not None and self.state.core_seconds >= budget.core_seconds:
             return f"budget.core_seconds = {budget.core_seconds:g} spent"
@@ -120,8 +118,11 @@ class Population:
             return f"budget.seconds = {budget.seconds:g} spent"
         return None
 
-    def _running(self) -> list[tuple[str, Member]]:
-        return [(name, self.state.members[name]) for name in self.slots.busy]
+    @property
+    def steps(self) -> int:
+        """Of all members; of those in slots, as far as they last said."""
+        open_ = [self.slots.at(name).get("steps", 0) - self.state.members[name].steps for name in self.slots.busy]
+        return self.state.steps + sum(max(0, steps) for steps in open_)
 
     def _decide(self) -> None:
         while decisions := self._strategy.decide(self.state):
@@ -238,7 +239,7 @@ class Population:
         return {
             "population": self.folder.name, "pid": os.getpid(),
             "state": "stopping" if self._stop else "paused" if self.state.paused else "running",
-            "elapsed": self.seconds, "steps": self.state.steps, "core_seconds": self.state.core_seconds,
+            "elapsed": self.seconds, "steps": self.steps, "core_seconds": self.state.core_seconds,
             "budget": self._budget.model_dump(exclude_none=True), "slots": self.parallel,
             "processes": self.slots.pids(), "members": members,
         }  # fmt: skip

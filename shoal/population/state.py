@@ -109,12 +109,13 @@ class State:
         self.members[line["member"]] = Member(line["member"], len(self.members), line["words"], facts=facts)
 
     def _begin_or_end(self, line: Line) -> None:
-        """A new start finds nobody at work, whatever the last one left."""
+        """A new start finds nobody at work, whatever the last one left, and lets those go on that were paused."""
         self.seconds = line.get("seconds", self.seconds)
         self.reason = line["reason"] if line["kind"] == "over" else None
         for member in self.members.values():
-            if member.state == "running":
+            if member.state == "running" or (member.state == "paused" and line["kind"] == "begun"):
                 member.state = "waiting"
+        self.paused = self.paused and line["kind"] == "over"
 
     def waiting(self) -> list[Member]:
         """Those that may be given a slot, in their order."""

@@ -78,16 +78,11 @@ def one_line(document: dict[str, Any]) -> str:
     words = [
         f"{over} of {len(members)} ended",
         f"{states.count('running')} in slots, {states.count('waiting')} wait",
-        f"{steps_of(document):,} steps{spent(document)}",
+        f"{document['steps']:,} steps{spent(document)}",
     ]
     if best is not None:
         words.append(f"best {best['member']} {best['score']:,.1f}")
     return " | ".join([*words, format_duration(document["elapsed"])])
-
-
-def steps_of(document: dict[str, Any]) -> int:
-    """Of all members, those in slots as far as they are."""
-    return int(document["steps"])
 
 
 def spent(document: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shoal.api.experiment import Experiment, load_experiment
-from shoal.base.config import Config, Count, Named, Schedule, describe, load_layers, value_at
+from shoal.base.config import Config, Count, Named, Schedule, Weight, describe, load_layers, value_at
 from shoal.base.errors import InputError
 
 
@@ -130,7 +130,8 @@ def test_a_description_is_the_string_under_the_field() -> None:
         end: float = 1.0
         """Said anew."""
 
-    told = {"start": "Value at step 0.", "end": "Said anew.", "steps": describe(Schedule)["steps"]}
+    own = {key: describe(Schedule)[key] for key in ("steps", "jumps")}
+    told = {"start": "Value at step 0.", "end": "Said anew.", **own}
     assert describe(Wide) == {**told, "width": "How wide,\nin metres."}
 
 
@@ -180,3 +181,16 @@ def test_another_class_on_top_forgets_the_keys_of_the_first(tmp_path: Path, over
 def test_any_file_names_its_experiment(tmp_path: Path, file: str, name: str) -> None:
     (tmp_path / file).write_text("env: {id: x}")
     assert load_experiment(tmp_path / file, []).name == name
+
+
+def test_a_schedule_may_jump() -> None:
+    found = Schedule(start=1.0, end=0.25, jumps=[[100, 0.5], [200, 0.25]])
+    assert [found.at(step, None) for step in (0, 99, 100, 199, 200, 10_000)] == [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
+
+    class Own(Config):
+        """With a weight."""
+
+        weight: Weight = 1.0
+
+    with pytest.raises(InputError, match="should be at least 0"):
+        Own.parse({"weight": {"start": 1.0, "end": 0.5, "jumps": [[100, -1.0]]}})

@@ -16,6 +16,8 @@ from shoal.population.folder import PopulationFolder
 from tests.population.small import learned, rows
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 240
+"""Seconds: a busy machine takes its time to start Python."""
 
 
 def start(root: Path, kind: str, *words: str) -> subprocess.Popen[str]:
@@ -25,7 +27,7 @@ def start(root: Path, kind: str, *words: str) -> subprocess.Popen[str]:
 
 def finish(root: Path, kind: str) -> Path:
     done = start(root, kind)
-    said, wrong = done.communicate(timeout=120)
+    said, wrong = done.communicate(timeout=PATIENCE)
     assert done.returncode == 0, wrong
     assert said.startswith("all ")
     return root / kind
@@ -43,27 +45,23 @@ def decisions(folder: Path) -> list[dict[str, object]]:
     return [line for line in PopulationFolder(folder).journal.read() if line["kind"] in kinds]
 
 
-def killed_at_writes(tmp_path: Path, kind: str, writes: range, how: str) -> None:
+def killed_at_writes(tmp_path: Path, kind: str, writes: list[int], how: str) -> None:
+    """One population, killed at one write after the other: of each start, the so-many-th."""
     whole = finish(tmp_path / "whole", kind)
-    count = 0
     for write in writes:
         process = start(tmp_path / "cut", kind, str(write), how)
-        process.communicate(timeout=120)
-        if process.returncode == 0:  # it was through before that many writes
-            break
+        process.communicate(timeout=PATIENCE)
         assert process.returncode == -signal.SIGKILL
-        count += 1
-    assert count >= 3
     compare(whole, finish(tmp_path / "cut", kind))
 
 
 def test_a_sweep_killed_at_writes_goes_on(tmp_path: Path) -> None:
-    killed_at_writes(tmp_path, "sweep", range(2, 9, 2), "torn")
+    killed_at_writes(tmp_path, "sweep", [2, 4], "torn")
 
 
 def test_a_population_killed_between_copies_goes_on(tmp_path: Path) -> None:
-    """The comparison is written in several lines: whoever dies between them decides the rest again, and alike."""
-    killed_at_writes(tmp_path, "pbt", range(9, 16, 3), "after")
+    """The comparison is on the disk and nothing was copied yet; then between two copies; then in the next round."""
+    killed_at_writes(tmp_path, "pbt", [11, 2, 5], "after")
 
 
 @pytest.mark.slow
@@ -77,7 +75,7 @@ def test_killed_at_every_write(tmp_path: Path, how: str) -> None:
         write += 1
         root = tmp_path / f"cut-{write}"
         process = start(root, "pbt", str(write), how)
-        process.communicate(timeout=120)
+        process.communicate(timeout=PATIENCE)
         if process.returncode == 0:
             break
         compare(whole, finish(root, "pbt"))

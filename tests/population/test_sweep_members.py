@@ -64,6 +64,22 @@ def test_a_word_is_read_back_as_the_value(tmp_path: Path, value: Any) -> None:
     assert member.sweep is None
 
 
+def test_a_new_start_finds_nobody_at_work_and_nobody_paused() -> None:
+    state = State()
+    for decision in Sweep(SweepConfig(seeds=4), 1).decide(state):
+        state.apply(decision)
+    for line in (
+        {"kind": "started", "member": "seed-1"}, {"kind": "paused", "member": "seed-2", "reason": "by order"},
+        {"kind": "failed", "member": "seed-3", "reason": "it broke"}, {"kind": "paused", "reason": "by order"},
+    ):  # fmt: skip
+        state.apply(line)
+    assert state.paused
+    assert [member.name for member in state.waiting()] == ["seed-4"]
+    state.apply({"kind": "begun", "seconds": 3.0})
+    assert not state.paused
+    assert [member.name for member in state.waiting()] == ["seed-1", "seed-2", "seed-4"]
+
+
 def test_a_sweep_that_grew_makes_the_members_that_are_missing() -> None:
     state = State()
     for decision in Sweep(SweepConfig(seeds=2), 1).decide(state):
