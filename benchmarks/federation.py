@@ -180,7 +180,8 @@ class Classroom:
     def turn(self, attack: Attack, attackers: int) -> None:
         """A round of everyone who is still in."""
         for number, pupil in enumerate(self.pupils):
-            if pupil.name in self.out:
+            waits = any(pending.child == pupil.name for pending in self.model.pending)
+            if pupil.name in self.out or waits:  # another's round was set aside: it gives again first
                 continue
             parcel = pupil.round()
             if number < attackers:
@@ -302,6 +303,7 @@ def attackers(args: argparse.Namespace) -> None:
             done = Classroom(args.recipe, [], config, args.children, 1).run(args.bar, args.steps, ATTACKS[attack], 1)
             end = f"{done.steps / 1000:.0f}k" if done.reached else f"no, {done.best:.0f}"
             cells.append(end + (f", {done.evicted} out" if done.evicted else ""))
+            print(f"{attack}: {cells[-1]}", file=sys.stderr, flush=True)
         print(f"| {attack} | " + " | ".join(cells) + " |", flush=True)
 
 
