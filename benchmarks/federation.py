@@ -206,7 +206,7 @@ class Classroom:
             self._deltas[pupil.name] = pending.weights.astype(float) - pending.base
         if self._examiner is not None and not self._examined(pending):
             self.model.pending.remove(pending)
-            return self._strike(pupil)
+            return self._strike(pupil, malformed=False)
         pending.examined = True
         return None
 
@@ -218,8 +218,9 @@ class Classroom:
             continue
         return verdict
 
-    def _strike(self, pupil: Pupil) -> None:
-        if self.model.strikes.add(pupil.name):
+    def _strike(self, pupil: Pupil, *, malformed: bool = True) -> None:
+        strikes = self.model.strikes
+        if strikes.add(pupil.name) if malformed else strikes.set_aside(pupil.name):
             self.out.add(pupil.name)
             self.model.leave(pupil.name, self.model.children[pupil.name].number)
         else:

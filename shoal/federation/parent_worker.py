@@ -177,14 +177,15 @@ class ParentWorker(Worker):
             return said
         return [Numbers()]
 
-    def _strike(self, child: str, reason: str) -> list[Message]:
+    def _strike(self, child: str, reason: str, *, malformed: bool = True) -> list[Message]:
         """Against a child; the last one ends its part in the run."""
-        out = self._model.strikes.add(child)
+        strikes = self._model.strikes
+        out = strikes.add(child) if malformed else strikes.set_aside(child)
         self._count({"federation/strikes": Total(1)})
         if out:
             self._model.forget(child)
             self._there.dismiss(child, f"it had to go: {reason}", over=True)
-        count = f"strike {self._model.strikes.of(child)}"
+        count = f"strikes: {strikes.of(child)}"
         return [Note(f"{child}: {reason}: {count}{', and it had to go' if out else ''}")]
 
     # ------------------------------------------------------------ versions
@@ -225,7 +226,9 @@ class ParentWorker(Worker):
         self._count({"federation/set_aside": Total(1)})
         parcel = model.set_aside(pending)
         said = self._strike(
-            pending.child, f"round {pending.round} scores significantly worse than version {model.version}"
+            pending.child,
+            f"round {pending.round} scores significantly worse than version {model.version}",
+            malformed=False,
         )
         if parcel is not None and not model.strikes.out(pending.child):
             self._there.send(pending.child, parcel)

@@ -71,4 +71,4 @@ def test_a_link_is_cut_for_twenty_seconds_and_a_child_comes_late(apart: Apart) -
     bert.reaches(cut + 3)
     parent.reaches(parent.version + 5)
     assert {each.process.poll() for each in (parent, anna, bert)} == {None}
-    assert not parent.said("strike")
+    assert not parent.said("strikes:")
