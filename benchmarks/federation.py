@@ -220,7 +220,7 @@ class Classroom:
 
     def _strike(self, pupil: Pupil, *, malformed: bool = True) -> None:
         strikes = self.model.strikes
-        if strikes.add(pupil.name) if malformed else strikes.set_aside(pupil.name):
+        if strikes.add(pupil.name) if malformed else strikes.set_aside(pupil.name, self.model.version):
             self.out.add(pupil.name)
             self.model.leave(pupil.name, self.model.children[pupil.name].number)
         else:

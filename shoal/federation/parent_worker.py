@@ -180,7 +180,7 @@ class ParentWorker(Worker):
     def _strike(self, child: str, reason: str, *, malformed: bool = True) -> list[Message]:
         """Against a child; the last one ends its part in the run."""
         strikes = self._model.strikes
-        out = strikes.add(child) if malformed else strikes.set_aside(child)
+        out = strikes.add(child) if malformed else strikes.set_aside(child, self._model.version)
         self._count({"federation/strikes": Total(1)})
         if out:
             self._model.forget(child)

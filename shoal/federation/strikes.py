@@ -10,7 +10,7 @@ from typing import Any
 GOOD = 10
 """Good rounds in a row that make up for one strike."""
 ASIDE = 2
-"""Rounds in a row that were set aside count as a strike: honest ones are now and then, those of an attacker always."""
+"""Rounds in a row that were set aside, while those of others were taken, count as a strike: honest ones are now and then."""
 KNOWN = 4096
 """Addresses that are remembered."""
 
@@ -24,6 +24,8 @@ class Strikes:
         self._good: dict[str, int] = {}
         self._aside: dict[str, int] = {}
         """Rounds in a row."""
+        self._at: dict[str, int] = {}
+        """The version at which the last of them was."""
 
     def of(self, child: str) -> int:
         """How many."""
@@ -35,9 +37,14 @@ class Strikes:
         self._good[child] = 0
         return self.out(child)
 
-    def set_aside(self, child: str) -> bool:
-        """A round that was well formed and no good; whether the child has to go."""
-        self._aside[child] = self._aside.get(child, 0) + 1
+    def set_aside(self, child: str, version: int) -> bool:
+        """A round that was well formed and no good, at that version of the parent's; whether the child has to go.
+
+        It counts if the version is a new one, so others were good meanwhile: where all are set aside, it is nobody's fault.
+        """
+        if self._at.get(child) != version:
+            self._at[child] = version
+            self._aside[child] = self._aside.get(child, 0) + 1
         self._good[child] = 0
         return self.out(child)
 

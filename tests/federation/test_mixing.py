@@ -217,13 +217,14 @@ def test_three_strikes_and_good_rounds_make_up_for_one() -> None:
 def test_rounds_that_are_set_aside_count_in_a_row() -> None:
     """An honest child's are now and then; an attacker's always."""
     strikes = Strikes(3)
-    for _ in range(20):
-        assert not strikes.set_aside("honest")
-        assert not strikes.set_aside("honest")
+    for version in range(20):
+        assert not strikes.set_aside("honest", 2 * version)
+        assert not strikes.set_aside("honest", 2 * version + 1)
         strikes.good("honest")
     assert strikes.of("honest") == 0
-    found = [strikes.set_aside("attacker") for _ in range(3 * ASIDE)]
+    found = [strikes.set_aside("attacker", version) for version in range(3 * ASIDE)]
     assert found == [False] * (3 * ASIDE - 1) + [True]
+    assert not any(strikes.set_aside("unlucky", 7) for _ in range(50)), "nobody was better meanwhile"
     again = Strikes(3)
     again.restore(strikes.state())
     assert again.out("attacker")
