@@ -77,7 +77,7 @@ class ParentSpec(TrainerSpec):
             Gate(streams.mailbox(names.gate(self.policy, self.rank)), streams.waiter) if context.supervised else None,
             context.checkpoints.with_name(KEPT), self._examiner(context),
         )  # fmt: skip
-        worker.start(context.state_of(self), fresh=life.start is None and not life.incarnation)
+        worker.start(context.state_of(self))
         worker.open(plan, make_offer(plan.recipe, plan.fingerprint, layout, config), layout)
         return worker
 
@@ -106,12 +106,11 @@ class ParentWorker(Worker):
         self._metrics: dict[str, Metric] = {}
         self._shown = 0.0
 
-    def start(self, state: Tree | None, *, fresh: bool) -> None:
+    def start(self, state: Tree | None) -> None:
         """Go on from the newest that is known: what was kept after each version, or the checkpoint. Before `open`."""
-        if not fresh:
-            with contextlib.suppress(OSError):
-                kept = from_tensors(to_tensors(read_small(self._kept)))
-                state = kept if state is None or int(kept["version"]) >= int(state["version"]) else state
+        with contextlib.suppress(FileNotFoundError):  # a run that is new
+            kept = from_tensors(to_tensors(read_small(self._kept)))
+            state = kept if state is None or int(kept["version"]) >= int(state["version"]) else state
         if state is not None:
             self._model.restore(state)
             self._use()
