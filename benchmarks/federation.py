@@ -157,7 +157,10 @@ class Classroom:
     """A parent and its children, in turn."""
 
     def __init__(self, recipe: str, overrides: list[str], config: FederationConfig, children: int, seed: int) -> None:
-        path, overrides = find(recipe), [*overrides, f"seed={seed}"]
+        path, overrides = (
+            find(recipe),
+            [*overrides, f"seed={seed}", "stop.steps=null"],
+        )  # of a child's own: some are set aside
         self.config, self._random = config, np.random.default_rng(seed)
         self.pupils = [Pupil(path, [*overrides, *_rounds(config)], f"child-{number}") for number in range(children)]
         experiment = load_experiment(path, [*overrides, "placement={actors: 1, trainers: 1}", "evaluation=null"])
