@@ -157,7 +157,10 @@ class Classroom:
     """A parent and its children, in turn."""
 
     def __init__(self, recipe: str, overrides: list[str], config: FederationConfig, children: int, seed: int) -> None:
-        path, overrides = find(recipe), [*overrides, f"seed={seed}"]
+        path, overrides = (
+            find(recipe),
+            [*overrides, f"seed={seed}", "stop.steps=null"],
+        )  # of a child's own: some are set aside
         self.config, self._random = config, np.random.default_rng(seed)
         self.pupils = [Pupil(path, [*overrides, *_rounds(config)], f"child-{number}") for number in range(children)]
         experiment = load_experiment(path, [*overrides, "placement={actors: 1, trainers: 1}", "evaluation=null"])
@@ -180,7 +183,8 @@ class Classroom:
     def turn(self, attack: Attack, attackers: int) -> None:
         """A round of everyone who is still in."""
         for number, pupil in enumerate(self.pupils):
-            if pupil.name in self.out:
+            waits = any(pending.child == pupil.name for pending in self.model.pending)
+            if pupil.name in self.out or waits:  # another's round was set aside: it gives again first
                 continue
             parcel = pupil.round()
             if number < attackers:
@@ -205,7 +209,7 @@ class Classroom:
             self._deltas[pupil.name] = pending.weights.astype(float) - pending.base
         if self._examiner is not None and not self._examined(pending):
             self.model.pending.remove(pending)
-            return self._strike(pupil)
+            return self._strike(pupil, malformed=False)
         pending.examined = True
         return None
 
@@ -217,8 +221,9 @@ class Classroom:
             continue
         return verdict
 
-    def _strike(self, pupil: Pupil) -> None:
-        if self.model.strikes.add(pupil.name):
+    def _strike(self, pupil: Pupil, *, malformed: bool = True) -> None:
+        strikes = self.model.strikes
+        if strikes.add(pupil.name) if malformed else strikes.set_aside(pupil.name, self.model.version):
             self.out.add(pupil.name)
             self.model.leave(pupil.name, self.model.children[pupil.name].number)
         else:
@@ -302,6 +307,7 @@ def attackers(args: argparse.Namespace) -> None:
             done = Classroom(args.recipe, [], config, args.children, 1).run(args.bar, args.steps, ATTACKS[attack], 1)
             end = f"{done.steps / 1000:.0f}k" if done.reached else f"no, {done.best:.0f}"
             cells.append(end + (f", {done.evicted} out" if done.evicted else ""))
+            print(f"{attack}: {cells[-1]}", file=sys.stderr, flush=True)
         print(f"| {attack} | " + " | ".join(cells) + " |", flush=True)
 
 

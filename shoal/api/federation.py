@@ -59,7 +59,7 @@ class FederationConfig(Config):
     accept: AcceptanceConfig | None = None
     """Evaluate before accepting. Left out: what is finite and well formed is taken."""
     strikes: Count = Field(3, ge=1)
-    """Malformed or bad contributions, until a child has to go; ten good ones in a row make up for one."""
+    """Malformed contributions, or twice as many in a row that were set aside while others' were taken, until a child has to go."""
 
     @model_validator(mode="after")
     def _fit(self) -> Self:

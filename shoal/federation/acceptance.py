@@ -21,8 +21,8 @@ from shoal.streams.transports.memory import MemoryMailbox
 from shoal.workers.parent_link import Statistics, set_statistics, set_trained
 
 STEPS_PER_POLL = 16
-SEEDS = 50
-"""Examinations after which other episodes are played: nobody can train for those."""
+SEEDS = 10
+"""Examinations after which other episodes are played: nobody can train for those, and a lucky score does not stay."""
 
 
 def significantly_worse(candidate: list[float], present: list[float], sigmas: float) -> bool:

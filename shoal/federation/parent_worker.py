@@ -77,7 +77,7 @@ class ParentSpec(TrainerSpec):
             Gate(streams.mailbox(names.gate(self.policy, self.rank)), streams.waiter) if context.supervised else None,
             context.checkpoints.with_name(KEPT), self._examiner(context),
         )  # fmt: skip
-        worker.start(context.state_of(self), fresh=life.start is None and not life.incarnation)
+        worker.start(context.state_of(self))
         worker.open(plan, make_offer(plan.recipe, plan.fingerprint, layout, config), layout)
         return worker
 
@@ -106,12 +106,11 @@ class ParentWorker(Worker):
         self._metrics: dict[str, Metric] = {}
         self._shown = 0.0
 
-    def start(self, state: Tree | None, *, fresh: bool) -> None:
+    def start(self, state: Tree | None) -> None:
         """Go on from the newest that is known: what was kept after each version, or the checkpoint. Before `open`."""
-        if not fresh:
-            with contextlib.suppress(OSError):
-                kept = from_tensors(to_tensors(read_small(self._kept)))
-                state = kept if state is None or int(kept["version"]) >= int(state["version"]) else state
+        with contextlib.suppress(FileNotFoundError):  # a run that is new
+            kept = from_tensors(to_tensors(read_small(self._kept)))
+            state = kept if state is None or int(kept["version"]) >= int(state["version"]) else state
         if state is not None:
             self._model.restore(state)
             self._use()
@@ -177,14 +176,15 @@ class ParentWorker(Worker):
             return said
         return [Numbers()]
 
-    def _strike(self, child: str, reason: str) -> list[Message]:
+    def _strike(self, child: str, reason: str, *, malformed: bool = True) -> list[Message]:
         """Against a child; the last one ends its part in the run."""
-        out = self._model.strikes.add(child)
+        strikes = self._model.strikes
+        out = strikes.add(child) if malformed else strikes.set_aside(child, self._model.version)
         self._count({"federation/strikes": Total(1)})
         if out:
             self._model.forget(child)
             self._there.dismiss(child, f"it had to go: {reason}", over=True)
-        count = f"strike {self._model.strikes.of(child)}"
+        count = f"strikes: {strikes.of(child)}"
         return [Note(f"{child}: {reason}: {count}{', and it had to go' if out else ''}")]
 
     # ------------------------------------------------------------ versions
@@ -225,7 +225,9 @@ class ParentWorker(Worker):
         self._count({"federation/set_aside": Total(1)})
         parcel = model.set_aside(pending)
         said = self._strike(
-            pending.child, f"round {pending.round} scores significantly worse than version {model.version}"
+            pending.child,
+            f"round {pending.round} scores significantly worse than version {model.version}",
+            malformed=False,
         )
         if parcel is not None and not model.strikes.out(pending.child):
             self._there.send(pending.child, parcel)

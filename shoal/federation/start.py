@@ -25,7 +25,7 @@ from shoal.federation.credentials import Credentials, require_federation
 from shoal.federation.layout import fingerprint_of, one_learner
 from shoal.federation.messages import Offer
 from shoal.federation.network import check_uri, parse_address
-from shoal.federation.parent_worker import ParentSpec
+from shoal.federation.parent_worker import KEPT, ParentSpec
 from shoal.federation.plan import Plan
 from shoal.launchers.errand import Errand, nothing
 from shoal.launchers.inline import InlineLauncher
@@ -82,7 +82,9 @@ def parent(
     wanted = load_experiment(recipe, overrides)
     plan = Plan(recipe.stem, fingerprint_of(wanted), str(identity.folder), listen, children)
     folder = _folder(wanted, where)
-    start = CheckpointStore(folder.checkpoints).latest() if where.resume else None
+    start = None
+    if where.resume and not ((folder.path / KEPT).exists() and not CheckpointStore(folder.checkpoints).versions()):
+        start = CheckpointStore(folder.checkpoints).latest()  # one that died before its first has what it kept
     program = parent_program(_parents(wanted), where)
     plan.write(folder.path)
     return _run(folder, program, start, "local", where, f"a parent of '{plan.recipe}'")

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 GOOD = 10
-"""Good rounds in a row that make up for one strike: a fair test is failed by chance now and then."""
+"""Good rounds in a row that make up for one strike."""
+ASIDE = 2
+"""Rounds in a row that were set aside, while those of others were taken, count as a strike: honest ones are now and then."""
 KNOWN = 4096
 """Addresses that are remembered."""
 
@@ -20,21 +22,39 @@ class Strikes:
         self._limit = limit
         self._counts: dict[str, int] = {}
         self._good: dict[str, int] = {}
+        self._aside: dict[str, int] = {}
+        """Rounds in a row."""
+        self._at: dict[str, int] = {}
+        """The version at which the last of them was."""
 
     def of(self, child: str) -> int:
         """How many."""
-        return self._counts.get(child, 0)
+        return self._counts.get(child, 0) + self._aside.get(child, 0) // ASIDE
 
     def add(self, child: str) -> bool:
         """One more; whether it has to go."""
-        self._counts[child] = self.of(child) + 1
+        self._counts[child] = self._counts.get(child, 0) + 1
+        self._good[child] = 0
+        return self.out(child)
+
+    def set_aside(self, child: str, version: int) -> bool:
+        """A round that was well formed and no good, at that version of the parent's; whether the child has to go.
+
+        It counts if the version is a new one, so others were good meanwhile: where all are set aside, it is nobody's fault.
+        """
+        if self._at.get(child) != version:
+            self._at[child] = version
+            self._aside[child] = self._aside.get(child, 0) + 1
         self._good[child] = 0
         return self.out(child)
 
     def good(self, child: str) -> None:
         """A round that nobody minded."""
+        if self.out(child):
+            return
+        self._aside[child] = 0
         self._good[child] = self._good.get(child, 0) + 1
-        if self._good[child] >= GOOD and self.of(child) and not self.out(child):
+        if self._good[child] >= GOOD and self._counts.get(child, 0):
             self._counts[child] -= 1
             self._good[child] = 0
 
@@ -44,7 +64,7 @@ class Strikes:
 
     def state(self) -> dict[str, int]:
         """To go on from."""
-        return dict(self._counts)
+        return {child: self.of(child) for child in {*self._counts, *self._aside}}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""

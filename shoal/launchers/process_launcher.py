@@ -351,7 +351,8 @@ class ProcessLauncher:
         producers = [producer for rank in ranks for producer in program.producers_of(rank)]
         rounds, versions, steps = {}, {}, {}
         for policy in program.learners:
-            taken = [self._counters(producer, policy).taken for producer in producers]
+            there = [p for p in producers if names.sample(p, policy) in program.streams]  # a parent has no actors
+            taken = [self._counters(producer, policy).taken for producer in there]
             out, began = self._newest(policy), self._starts[policy]
             rounds[policy] = max([*taken, out - began] if program.exact else taken, default=0)
             is_here = self.mailboxes[policy].latest() == out  # else parameters go back, and that is another version

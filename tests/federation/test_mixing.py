@@ -14,7 +14,7 @@ from shoal.api.experiment import Experiment
 from shoal.api.federation import FederationConfig, MixingConfig
 from shoal.base.errors import InputError
 from shoal.federation.mixing import Given, Mixer, coordinate_median, shares, trimmed_mean
-from shoal.federation.strikes import GOOD, RateLimit, Strikes
+from shoal.federation.strikes import ASIDE, GOOD, RateLimit, Strikes
 from shoal.models.moments import carry_over
 
 seeds = st.integers(0, 2**32 - 1)
@@ -212,6 +212,23 @@ def test_three_strikes_and_good_rounds_make_up_for_one() -> None:
     again.restore(strikes.state())
     assert again.out("a")
     assert not again.out("b")
+
+
+def test_rounds_that_are_set_aside_count_in_a_row() -> None:
+    """An honest child's are now and then; an attacker's always."""
+    strikes = Strikes(3)
+    for version in range(20):
+        assert not strikes.set_aside("honest", 2 * version)
+        assert not strikes.set_aside("honest", 2 * version + 1)
+        strikes.good("honest")
+    assert strikes.of("honest") == 0
+    found = [strikes.set_aside("attacker", version) for version in range(3 * ASIDE)]
+    assert found == [False] * (3 * ASIDE - 1) + [True]
+    assert not any(strikes.set_aside("unlucky", 7) for _ in range(50)), "nobody was better meanwhile"
+    again = Strikes(3)
+    again.restore(strikes.state())
+    assert again.out("attacker")
+    assert not again.out("honest")
 
 
 def test_a_rate_is_per_address_and_recovers() -> None:
