@@ -22,6 +22,7 @@ from shoal.api.messages import (
     Episodes,
     Evaluated,
     Evaluating,
+    Finished,
     Matches,
     Message,
     Note,
@@ -29,6 +30,7 @@ from shoal.api.messages import (
     Reconfigured,
     Requested,
     Saved,
+    Shown,
     Updated,
 )
 from shoal.api.metric import METRICS, Last, Mean, Metric, Total
@@ -72,6 +74,8 @@ SAID: list[Message] = [
     Reconfigured("a", {"lr": 0.5, "clip": None, "novelty": {"weight": [1, 2]}}),
     Requested("trainer", Reconfigure("a", {"lr": 1e-4})),
     Note("a line with ümlauts"),
+    Shown("children", [{"name": "anna", "score": 1.5, "connected": True}]),
+    Finished("the parent has ended"),
 ]
 TOLD: list[Order] = [
     Order(),
