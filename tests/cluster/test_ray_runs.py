@@ -187,6 +187,7 @@ def test_ctrl_c_stops_with_a_checkpoint(run_of: Callable[..., Any], cluster: Clu
     assert list((run / "checkpoints").iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_that_fits_nowhere_ends_with_the_reason(cluster: Cluster, tmp_path: Path) -> None:
     greedy = [
         "placement.actors=3",

@@ -209,7 +209,7 @@ for _ in range(2000):
 """
 
 
-@pytest.mark.parametrize("launcher", ["inline", "local"])
+@pytest.mark.parametrize("launcher", [pytest.param("inline", marks=pytest.mark.slow), "local"])
 def test_ppo_reaches_the_optimum(tmp_path: Path, game: Path, launcher: str) -> None:
     asked_for = Experiment.parse(
         {

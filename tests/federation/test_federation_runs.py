@@ -70,6 +70,7 @@ def test_a_child_ends_with_its_parent(federation: Federation) -> None:
     assert "the parent has ended: stop.updates = 4 reached" in child.why()
 
 
+@pytest.mark.slow
 def test_two_children(federation: Federation) -> None:
     parent = federation.parent("federation.encoding=int8")
     children = [federation.child(name, "federation.encoding=int8") for name in ("anna", "bert")]

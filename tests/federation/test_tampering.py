@@ -122,7 +122,7 @@ def open_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 def test_nothing_that_was_tampered_with_is_taken(open_site: Site) -> None:
     try:
-        check(open_site, 70)
+        check(open_site, 35)
     finally:
         open_site.close()
 

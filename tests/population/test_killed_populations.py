@@ -59,6 +59,7 @@ def test_a_sweep_killed_at_writes_goes_on(tmp_path: Path) -> None:
     killed_at_writes(tmp_path, "sweep", [2, 4], "torn")
 
 
+@pytest.mark.slow
 def test_a_population_killed_between_copies_goes_on(tmp_path: Path) -> None:
     """The comparison is on the disk and nothing was copied yet; then between two copies; then in the next round."""
     killed_at_writes(tmp_path, "pbt", [11, 2, 5], "after")
