@@ -55,12 +55,14 @@ def test_one_child_is_local_training_bit_for_bit(
     parent.reaches(3)
     parent.process.send_signal(signal.SIGINT)
     parent.ends()
-    half = load_experiment(place / "toy.yaml", ["stop.updates=8", "evaluation=null"])
+    rounds = CheckpointStore(parent.folder / "checkpoints").latest().version
+    assert rounds in (3, 4), "the last one may have been on its way"
+    half = load_experiment(place / "toy.yaml", [f"stop.updates={2 * rounds}", "evaluation=null"])
     eight = tensors(shoal.train(half, root=place / "eight", on="inline", quiet=True).folder)
     mixed = tensors(parent.folder)
     policy = [name for name in mixed if name.startswith("agent/policy")]
     assert policy
-    assert all(torch.equal(mixed[name], eight[name]) for name in policy), "four rounds of two updates"
+    assert all(torch.equal(mixed[name], eight[name]) for name in policy), "rounds of two updates"
 
 
 def test_a_child_ends_with_its_parent(federation: Federation) -> None:
@@ -111,8 +113,7 @@ def test_status_and_stop(federation: Federation) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    document = json.loads(until(lambda: shoal_("status", "toy/parent", "--json")))
-    (row,) = document["shown"]["children"]
+    (row,) = until(lambda: json.loads(shoal_("status", "toy/parent", "--json"))["shown"].get("children"))
     assert (row["name"], row["connected"], row["where"], row["strikes"]) == ("anna", True, "this machine", 0)
     assert "anna" in shoal_("status", "toy/parent")
     shoal_("stop", "toy/anna")
