@@ -55,7 +55,9 @@ def test_workers_that_are_killed_or_stopped_leave_no_process(tmp_path: Path, pid
         assert wait_for(lambda: not left(pids, lives[1]), 5)
         run.go_on(1)
         lives.append(run.worker("actor-0")["pid"])
-        assert left(pids, lives[2])
+        assert wait_for(lambda: bool(left(pids, lives[2])), 20), (
+            "an update may come before the new actor's environments"
+        )
 
     train(tree(pids, {"actors": 1}), tmp_path / "runs", script)
     assert len(set(lives)) == 3
