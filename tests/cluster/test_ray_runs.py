@@ -179,6 +179,7 @@ def test_the_driver_may_leave_and_another_come(run_of: Callable[..., Any], clust
     assert list((run / "checkpoints").iterdir())
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_with_a_checkpoint(run_of: Callable[..., Any], cluster: Cluster) -> None:
     run, driver = run_of("stopped", *SPREAD, "placement.actors=2")
     send_signal(driver, signal.SIGINT)

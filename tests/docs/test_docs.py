@@ -22,6 +22,8 @@ from tests.docs.pages import ROOT, Block, Command, blocks, commands, name_of, pa
 
 LANGUAGES = {"yaml", "python", "bash", "console", "text"}
 CHECKED = [page for page in pages() if blocks(page)]
+LONG = ("tasks/cluster.md", "tutorial/cluster.md", "tasks/evaluate.md", "tasks/tune.md", "tasks/watch.md")
+"""Pages whose commands take longest: run by make test-slow."""
 
 
 @pytest.fixture
@@ -42,7 +44,11 @@ def modules_in(folder: str) -> list[str]:
     return [name for name, file in files.items() if file.startswith(folder)]
 
 
-@pytest.mark.parametrize("page", CHECKED, ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow) if name_of(page).endswith(LONG) else page for page in CHECKED],
+    ids=name_of,
+)
 def test_page(page: Path, place: Path) -> None:
     """All fences of a page, in order, in one folder."""
     for block in blocks(page):

@@ -209,7 +209,8 @@ for _ in range(2000):
 """
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("inline", marks=pytest.mark.slow), "local"])
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["inline", "local"])
 def test_ppo_reaches_the_optimum(tmp_path: Path, game: Path, launcher: str) -> None:
     asked_for = Experiment.parse(
         {

@@ -57,7 +57,8 @@ def test_an_algorithm_and_a_model_of_ones_own(tmp_path: Path) -> None:
     assert float(re.search(r"greedy return (\d+\.\d)", said)[1]) > 60, said  # type: ignore[index]
 
 
-@pytest.mark.parametrize("on", [pytest.param("inline", marks=pytest.mark.slow), "local"])
+@pytest.mark.slow
+@pytest.mark.parametrize("on", ["inline", "local"])
 def test_a_job_that_is_cut_off_goes_on(tmp_path: Path, on: str) -> None:
     words = ("--on", on, "--steps", "150000")
     first = run("cluster_job.py", *words, "--slot", "1", at=tmp_path, code=75)

@@ -54,6 +54,7 @@ def test_stage_by_stage_the_treasure_is_found(tmp_path: Path, on: str) -> None:
     assert set(scores.lengths) == {12}
 
 
+@pytest.mark.slow
 def test_from_the_top_alone_it_is_not_found(tmp_path: Path) -> None:
     outcome = shoal.train(
         sea([STAGES[-1] | {"at": None}], steps=60_000, **{"return": 0.98}), root=tmp_path, on="inline", quiet=True

@@ -143,6 +143,7 @@ def check_periodic(tmp_path: Path, kind: str, points: int, on: str, **placement:
         shutil.rmtree(cut)
 
 
+@pytest.mark.slow
 def test_periodic_checkpoints(tmp_path: Path) -> None:
     check_periodic(tmp_path, "recurrent", 2, "inline")
 
@@ -166,8 +167,8 @@ def test_random_points_in_processes(tmp_path: Path, kind: str) -> None:
     [
         ("ppo", {"actors": 2}),
         ("ppo", {"actors": 2, "ring": 2, "max_lag": 1, "exact": True}),
-        ("recurrent", {"actors": 1, "inference": "worker"}),
-        ("dqn", {"actors": 2}),
+        pytest.param("recurrent", {"actors": 1, "inference": "worker"}, marks=pytest.mark.slow),
+        pytest.param("dqn", {"actors": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_processes(tmp_path: Path, kind: str, placement: dict[str, Any]) -> None:
@@ -186,6 +187,7 @@ def test_lag_in_one_process(tmp_path: Path) -> None:
         check_equal_weights(whole, cut)
 
 
+@pytest.mark.slow
 def test_rows_are_counted_on(tmp_path: Path) -> None:
     _, (cut,) = cut_and_whole(tmp_path, "dqn", [25], "local", actors=2, max_lag=1)
     rows = numbers(cut)

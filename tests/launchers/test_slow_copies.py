@@ -21,7 +21,13 @@ def slow(where: str, seconds: float, **env: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("where", "background"), [("step", False), ("reset", False), ("step", True)], ids=["step", "reset", "background"]
+    ("where", "background"),
+    [
+        ("step", False),
+        pytest.param("reset", False, marks=pytest.mark.slow),
+        pytest.param("step", True, marks=pytest.mark.slow),
+    ],
+    ids=["step", "reset", "background"],
 )
 def test_copies_that_are_slow_only_together_are_not_killed(tmp_path: Path, where: str, background: bool) -> None:
     tree = experiment(

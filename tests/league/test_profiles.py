@@ -191,7 +191,7 @@ def experiment(**changes: Any) -> Experiment:
 SIDES = {"agents": {"player_0": "a", "player_1": "b", "player_2": "c"}}
 
 
-@pytest.mark.parametrize("sided", [False, True])
+@pytest.mark.parametrize("sided", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_league_of_three(tmp_path: Path, sided: bool) -> None:
     """Equal agents, or a player for each seat: every match is a record for each opponent, and mixtures follow from all of them."""
     league = {"match": {"name": "psro", "solver": "regret_matching"}, "freeze": {"steps": 400}, "games": 5}

@@ -54,6 +54,7 @@ def test_nobody_beats_the_tic_tac_toe_of_a_league(tmp_path: Path, seed: int) -> 
     assert measured(folder)["greedy"] == 0.0
 
 
+@pytest.mark.slow
 def test_a_short_league_is_measured(tmp_path: Path) -> None:
     """The script prints what it should of a run that hardly learned: equal actions are as exploitable as is known."""
     quick = [

@@ -16,6 +16,7 @@ SMALL = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_recipe_trains(tmp_path: Path) -> None:
     pytest.importorskip("pymunk", reason='pistonball needs its extra: pip install "shoal[butterfly]"')
     outcome = shoal.train(load_experiment(find("pistonball"), SMALL), root=tmp_path, on="inline", quiet=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import shoal
 from shoal.api.experiment import Experiment
 
@@ -14,6 +16,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_novelty_finds_the_treasure_of_a_shallow_sea(tmp_path: Path) -> None:
     tree = {
         "env": {"id": "shoal/deep-sea", "num_envs": 16, "kwargs": {"depth": 8}},

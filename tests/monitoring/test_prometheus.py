@@ -269,6 +269,7 @@ def test_rates_agree_with_the_rows(tmp_path: Path, on: str, milliseconds: int, s
     assert entries(tmp_path / "runs") == {}, "the run ended"
 
 
+@pytest.mark.slow
 @NO_PROMETHEUS
 def test_a_killed_run_is_not_scraped_once_another_begins(tmp_path: Path) -> None:
     quick = ("cartpole", "stop.steps=2_000", "stop.return=null", "evaluation=null")

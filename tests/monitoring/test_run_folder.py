@@ -153,9 +153,8 @@ def test_a_controller_that_comes_again_waits_until_its_last_life_gives_way(tmp_p
     again = RunFolder.open(tmp_path, "cartpole", "first")
     last.lock("controller")
     last.event("start")
-    taking = threading.Thread(target=again.lock, args=("controller", 30.0))
+    taking, claim = threading.Thread(target=again.lock, args=("controller", 30.0)), (last.path / ".writer").read_text()
     taking.start()
-    claim = (last.path / ".writer").read_text()
     while (last.path / ".writer").read_text() == claim:
         assert taking.is_alive(), "it waits for the lock"
     with pytest.raises(SupersededError, match="cartpole/first was taken over by another controller"):

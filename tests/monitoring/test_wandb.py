@@ -144,6 +144,7 @@ def test_without_a_network_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.M
     assert same(written(outcome.folder), rows(file))
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_written_to_its_last_row_and_nobody_is_left(tmp_path: Path) -> None:
     words = ["train", "cartpole", "--trial", "one", "--on", "inline", "--wandb", "offline", *ENDLESS]
     run, deadline = tmp_path / "runs" / "cartpole" / "one", time.monotonic() + 60
@@ -296,6 +297,7 @@ def test_a_run_online_its_resume_and_what_is_pushed_are_one(folder: RunFolder, s
     assert (bucket["groupName"], bucket["displayName"], bucket["project"]) == ("pond", "one", "fish")
 
 
+@pytest.mark.slow
 def test_a_push_without_a_server_fails(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     write(folder, 1)

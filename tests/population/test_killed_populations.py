@@ -55,6 +55,7 @@ def killed_at_writes(tmp_path: Path, kind: str, writes: list[int], how: str) -> 
     compare(whole, finish(tmp_path / "cut", kind))
 
 
+@pytest.mark.slow
 def test_a_sweep_killed_at_writes_goes_on(tmp_path: Path) -> None:
     killed_at_writes(tmp_path, "sweep", [2, 4], "torn")
 

@@ -110,6 +110,7 @@ def test_members_are_compared_at_equal_steps_by_the_same_greedy_episodes(tmp_pat
     assert list(by_comparison) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_arms_copy_only_or_explore_only(tmp_path: Path) -> None:
     random = trained(tmp_path, "random", exploit="none")
     assert not lines(random.folder, "copied")

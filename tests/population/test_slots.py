@@ -53,7 +53,7 @@ def test_a_run_in_a_slot_is_the_run_of_the_inline_launcher(tmp_path: Path) -> No
     assert rows(done.folder)["seed-2"] == [{k: row[k] for k in row if not k.startswith(TIMES)} for row in lines]
 
 
-@pytest.mark.parametrize("fault", ["kill", "raise", "hang"])
+@pytest.mark.parametrize("fault", ["kill", "raise", pytest.param("hang", marks=pytest.mark.slow)])
 def test_who_crashes_is_tried_again_and_ends_as_if_nothing_was(tmp_path: Path, fault: str) -> None:
     kwargs = {"fault": fault, "place": str(tmp_path)}
     env = {"id": ENV, "num_envs": 4, "timeout": 3.0 if fault == "hang" else 60.0}

@@ -156,6 +156,7 @@ def tuned(root: Path, *, resume: bool = False, words: list[str] | None = None, p
     return tune(values(tune=section), words or [], options)
 
 
+@pytest.mark.slow
 def test_a_search_that_was_cut_short_goes_on_and_finds_the_same(tmp_path: Path) -> None:
     whole = tuned(tmp_path / "whole")
     assert whole.reason.startswith("all 4 trials have ended")

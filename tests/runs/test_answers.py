@@ -57,6 +57,7 @@ def test_nobody_evaluates_where_nothing_is(tmp_path: Path) -> None:
     train(experiment(), tmp_path, script, "inline")
 
 
+@pytest.mark.slow
 def test_a_spectator_plays_while_somebody_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("PIL")
     pytest.importorskip("pygame", reason="CartPole draws with it")

@@ -119,7 +119,12 @@ def test_a_resumed_league_is_the_same_league(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["league@match=3:kill", "league@freeze=3:kill", "league@step=20:kill", "actor-0@step=400:kill"]
+    "fault",
+    [
+        "league@match=3:kill",
+        "league@freeze=3:kill",
+        *(pytest.param(fault, marks=pytest.mark.slow) for fault in ("league@step=20:kill", "actor-0@step=400:kill")),
+    ],
 )
 def test_whoever_dies_nothing_is_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     monkeypatch.setenv("SHOAL_FAULT", fault)
