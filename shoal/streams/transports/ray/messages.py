@@ -58,11 +58,23 @@ class Pulses(NamedTuple):
     """Process -> which life of it, and its signs."""
 
 
+class Arrived(NamedTuple):
+    """A process has begun a life."""
+
+    process: int
+    incarnation: int
+    pid: int
+
+
+News = Said | Pulses | Arrived
+"""What the agent of a machine hears of its processes."""
+
+
 class Reported(NamedTuple):
     """What the processes of a machine reported, for the controller."""
 
     number: int
-    batch: list[Said | Pulses]
+    batch: list[News]
 
 
 Message = Deliver | Credit | Version | Reported
