@@ -28,11 +28,13 @@ from shoal.launchers.links import Death, Limits, Link, failure_reason, worker_li
 from shoal.launchers.ray.host import RayHost
 from shoal.monitoring.logs import LOG
 from shoal.streams.control import Failure, parse
-from shoal.streams.transports.ray.messages import Arrived, News, Pulses
+from shoal.streams.transports.ray.messages import Arrived, Gone, News, Pulses
 from shoal.workers.context import Life
 
 ENDING = 2.0
 """Seconds in which a dead process's last report may still arrive."""
+TELLING = 5.0
+"""Seconds that a host may take to say how its process ended."""
 PATIENCE = 5.0
 """Seconds a process has to stop before it is killed."""
 ROOM = 5.0
@@ -68,6 +70,8 @@ class RayLink(Link):
     """What `where` will return."""
     since: float = 0.0
     """When it began to look for a place, or ended."""
+    gone: float = 0.0
+    """When it hung up; 0: it did not."""
     ended: str = ""
     """Why its process ended."""
     pulse: Pulse = NO_PULSE
@@ -130,7 +134,7 @@ class RaySupervisor:
 
     def _ask(self, link: RayLink) -> None:
         link.node, link.running, link.work, link.ended, link.pulse = "", 0, None, "", NO_PULSE
-        link.since, link.awaited = time.monotonic(), 0.0
+        link.since, link.awaited, link.gone = time.monotonic(), 0.0, 0.0
         link.where_ref = link.handle.where.remote()
 
     # ------------------------------------------------------------ listening
@@ -166,9 +170,13 @@ class RaySupervisor:
                 if news.incarnation != link.life.incarnation:  # of a life that is over
                     continue
                 link.awaited = 0.0
-                if isinstance(news, Arrived):
-                    link.running = news.pid
-                    continue
+                match news:
+                    case Arrived():
+                        link.running = news.pid
+                        continue
+                    case Gone():
+                        link.gone = time.monotonic()
+                        continue
                 said = parse(news.message)
                 if isinstance(said, Failure):
                     link.failed(said)
@@ -271,6 +279,9 @@ class RaySupervisor:
                 yield Death(link, failure_reason(link.failure), link.life)
             elif link.ended and time.monotonic() - link.since > self._grace(link):
                 yield Death(link, f"{link.name} {link.ended}", link.life)
+            elif link.gone and time.monotonic() - link.gone > TELLING:
+                self.kill(link)
+                yield Death(link, f"{link.name} ended, and its host does not say how", link.life)
             elif (cause := limits.exceeded(link.name, self._silence(link))) is not None:
                 self.kill(link)
                 yield Death(link, cause, link.life)

@@ -66,7 +66,14 @@ class Arrived(NamedTuple):
     pid: int
 
 
-News = Said | Pulses | Arrived
+class Gone(NamedTuple):
+    """A process has hung up: it is dead, or about to be."""
+
+    process: int
+    incarnation: int
+
+
+News = Said | Pulses | Arrived | Gone
 """What the agent of a machine hears of its processes."""
 
 
