@@ -23,10 +23,10 @@ import torch
 from shoal.api.worker import Heartbeat
 from shoal.base.descendants import kill_tree
 from shoal.base.errors import ShoalError
-from shoal.launchers.forkserver import context, leave_server
+from shoal.launchers.forkserver import context, leave_server, start_process
 from shoal.launchers.links import Attention, Limits
 from shoal.launchers.process import STARTING, die_with
-from shoal.launchers.supervisor import ARRIVING, start_process
+from shoal.launchers.supervisor import ARRIVING
 from shoal.streams.control import MessageReader
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.streams.transports.shm.segment import SegmentHandle

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -16,6 +17,8 @@ import warnings
 from collections.abc import Iterator
 from multiprocessing import forkserver, process, resource_tracker, util
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any
 
 from shoal.base.descendants import adopt_orphans, children, kill_below, kill_tree, stopped
@@ -27,6 +30,8 @@ PARENT_DIED = signal.SIGUSR1
 _SERVER: Any = forkserver._forkserver
 PATIENCE, LOOK = 60.0, 0.5
 """Seconds that a start may take, imports included, and between two looks at whether the fork server was stopped."""
+ATTEMPTS = 20
+"""To start a process, a tenth of a second apart."""
 LONGEST = 60
 """Characters of the folder of temporary files, beside which the names of sockets have room."""
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "shoal"
@@ -112,6 +117,32 @@ def kill_orphans() -> None:
     with STARTING:
         known = {process.pid for process in multiprocessing.active_children()}
         kill_tree(*(children(_SERVER._forkserver_pid or 0) - known))
+
+
+def start_process(process: BaseProcess) -> None:
+    """From the fork server. One that is just dying takes orders and obeys none: ask again, until it is dead and replaced."""
+    for attempt in range(ATTEMPTS):
+        warm()
+        wake()
+        try:
+            with STARTING, _without_main(), not_for_ever():
+                process.start()
+            return
+        except (OSError, EOFError):
+            if attempt == ATTEMPTS - 1:
+                raise
+            time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Start a process that does not import the user's script again: nothing in there is needed to work."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 # ---------------------------------------------------------------- in the fork server, and in what it forks into

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from shoal.api.messages import Message
 from shoal.api.program import Process
 from shoal.api.worker import Pulse
 from shoal.base.descendants import kill_tree
-from shoal.launchers.forkserver import STARTING, context, kill_orphans, not_for_ever, wake, warm
+from shoal.launchers.forkserver import context, kill_orphans, start_process, wake
 from shoal.launchers.links import SILENT, Attention, Death, Limits, Link, failure_reason, worker_lines
 from shoal.streams.control import ControlEnd, Failure
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
@@ -33,8 +30,6 @@ LOST = 255
 """The exit code of a process whose fork server has died: it may live."""
 ARRIVING = 20.0
 """Seconds that a process may take until its own code runs, on top of what it has elsewhere."""
-ATTEMPTS = 20
-"""To start a process, a tenth of a second apart."""
 
 
 @dataclass
@@ -157,29 +152,3 @@ class Supervisor:
             self.reap(link, max(0.0, deadline - time.monotonic()))
         self.links = []
         self._heartbeats.close()
-
-
-def start_process(process: BaseProcess) -> None:
-    """From the fork server. One that is just dying takes orders and obeys none: ask again, until it is dead and replaced."""
-    for attempt in range(ATTEMPTS):
-        warm()
-        wake()
-        try:
-            with STARTING, _without_main(), not_for_ever():
-                process.start()
-            return
-        except (OSError, EOFError):
-            if attempt == ATTEMPTS - 1:
-                raise
-            time.sleep(0.1)
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Start a process that does not import the user's script again: nothing in there is needed to work."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main

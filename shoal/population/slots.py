@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from shoal.base.descendants import kill_tree
-from shoal.launchers.forkserver import context, kill_orphans
+from shoal.launchers.forkserver import context, kill_orphans, start_process
 from shoal.launchers.links import Attention, Limits
-from shoal.launchers.supervisor import ARRIVING, start_process
+from shoal.launchers.supervisor import ARRIVING
 from shoal.population.slot import serve
 from shoal.population.turn import Result, Turn, from_bytes, to_bytes
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard

@@ -12,14 +12,14 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from shoal.streams.plans import CONTROLLER, BoxPlan, RingPlan, Wiring
 
+from shoal.api.program import CONTROLLER, MailboxStream, RingStream, Stream
 from shoal.base.arrays import Layout
 from shoal.launchers.ray.cluster import connected
 from shoal.streams.primitives import Mailbox, Ring, Slot, Tally
 from shoal.streams.shared_streams import AttachedStreams, StreamHandles
 from shoal.streams.transports.ray.agent import MachineAgent, RayAgent
-from shoal.streams.transports.ray.gloo import GlooTally, MeetingPoint, _Store
+from shoal.streams.transports.ray.gloo import GlooTally, MeetingPoint
 from shoal.streams.transports.ray.messages import Message, Peer
 from shoal.streams.transports.ray.specs import BoxSpec, NodeSpec, RingSpec
 from shoal.streams.transports.ray.streams import AgentLine, RayStreams
@@ -108,6 +108,20 @@ class FarMailbox(Mailbox):
         return self._far.read(version, into)
 
 
+class ByRay:
+    """The way to a MeetingPoint."""
+
+    def __init__(self, point: Any) -> None:
+        self._point = point
+
+    def set(self, key: str, value: bytes) -> None:
+        ray.get(self._point.set.remote(key, value))
+
+    def get(self, key: str, timeout: float) -> bytes | None:
+        found: bytes | None = ray.get(self._point.get.remote(key, timeout))
+        return found
+
+
 class AllRanks(Tally):
     """Every rank's end, in one process."""
 
@@ -115,7 +129,7 @@ class AllRanks(Tally):
         point = ray.remote(MeetingPoint).options(num_cpus=0, max_concurrency=16).remote()
         self.ranks, self.nbytes = ranks, nbytes
         with ThreadPoolExecutor(ranks) as pool:
-            join = lambda rank: GlooTally(_Store(point), rank, ranks, nbytes, "127.0.0.1")  # noqa: E731
+            join = lambda rank: GlooTally(ByRay(point), rank, ranks, nbytes, "127.0.0.1")  # noqa: E731
             self._ends = list(pool.map(join, range(ranks)))
 
     def sum(self, rank: int, vector: np.ndarray, timeout: float) -> np.ndarray:
@@ -141,10 +155,10 @@ def check_mailboxes(agents: tuple[Any, Any]) -> None:
 class Home(Peer):
     """A controller: its own agent lives in its process."""
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, streams: dict[str, Stream]) -> None:
         self._agent = MachineAgent("home", 1, lambda batch: None)
         line = AgentLine("home", self._agent, ray.get_runtime_context().current_actor)
-        self._streams = RayStreams(wiring, line, self._agent, exact=False, halved={})
+        self._streams = RayStreams(streams, line, self._agent)
 
     def place(self, process: str, key: str, agents: dict[str, Any]) -> StreamHandles:
         lines = {key: AgentLine(key, None, handle) for key, handle in agents.items()}
@@ -204,12 +218,12 @@ class Reader:
 
 def check_what_the_controller_writes(agents: dict[str, Any]) -> None:
     """A ring and a mailbox, while their reader dies and goes on on the same machine, on another, on the first again and at home."""
-    wiring = Wiring(
-        rings={"orders": RingPlan(transport.LAYOUT, 8, CONTROLLER, "reader")},
-        boxes={"word": BoxPlan(8, 1, ("reader", "other"))},
-    )
+    streams = {
+        "orders": RingStream(transport.LAYOUT, 8, CONTROLLER, "reader"),
+        "word": MailboxStream(8, 1, CONTROLLER, ("reader", "other")),
+    }
     remote: Any = ray.remote  # its types know no concurrency groups
-    home = remote(concurrency_groups={"agents": 1, "work": 1})(Home).options(num_cpus=0).remote(wiring)
+    home = remote(concurrency_groups={"agents": 1, "work": 1})(Home).options(num_cpus=0).remote(streams)
     ray.get([agent.connect.remote({"home": home}) for agent in agents.values()])
     done = home.post.remote(100)  # nobody has a place yet
     ray.get(home.publish.remote(0))

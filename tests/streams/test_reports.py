@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from shoal.base.descendants import lives
+from shoal.streams.transports.ray.messages import Arrived
 from shoal.streams.transports.ray.reports import Reports, report_to
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from tests.launchers.processes import wait_for
@@ -39,8 +40,9 @@ def test_a_process_that_is_being_built_keeps_the_time_it_has() -> None:
     try:
         board.place(0).begin(600, in_env=False)
         control = report_to(reports.address, reports.key, 0, 3)
-        assert wait_for(lambda: bool(heard), 10), "silent for half a second, which is told"
-        (life, pulse) = heard[0].pulses[0]
+        assert wait_for(lambda: len(heard) > 1, 10), "silent for half a second, which is told"
+        assert heard[0] == Arrived(0, 3, os.getpid())
+        (life, pulse) = heard[1].pulses[0]
         assert (life, pulse.allowed) == (3, 600)
         assert pulse.silent > 0
         control.close()

@@ -4,8 +4,9 @@ cluster.py      the Ray that is there or is started, what of it is asked for, wh
 private.py      the folder of a Ray: that of our own, with its token; whether that of a cluster is closed to others
 keeper.py       what removes it, however our own Ray ends
 launcher.py     the processes of a run and their streams, as the controller has them
-placing.py      processes as Ray actors in placement groups; their deaths
-process.py      a Ray actor that runs the workers of one process
+placing.py      processes in placement groups of Ray actors; their deaths
+host.py         a Ray actor that holds the place of one process, and forks it
+process.py      what runs in that process
 
 The agent of each machine, with its shared memory and its relays, is the transport's: `shoal/streams/transports/ray`. The run
 itself, a detached Ray actor, is `shoal/runs/ray`.

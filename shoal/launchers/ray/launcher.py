@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -29,16 +30,17 @@ from shoal.launchers.ray.agent_watch import AgentWatch
 from shoal.launchers.ray.cluster import actor_options, check_shape, labels, reserve
 from shoal.launchers.ray.placing import RayLink, RaySupervisor
 from shoal.launchers.ray.private import exposure
+from shoal.launchers.ray.process import Posting
 from shoal.rollout.plans import Plans
 from shoal.streams import names
 from shoal.streams.shared_streams import StreamHandles
 from shoal.streams.transports.ray.agent import MachineAgent, RayAgent
-from shoal.streams.transports.ray.messages import Pulses, Said
+from shoal.streams.transports.ray.messages import News
 from shoal.streams.transports.ray.specs import AgentFacts
 from shoal.streams.transports.ray.streams import AgentLine, LostError, RayStreams
 from shoal.workers.trainer import TrainerSpec
 
-Hear = Callable[[list[Said | Pulses]], None]
+Hear = Callable[[list[News]], None]
 
 
 def _exposure(agent: MachineAgent) -> str | None:
@@ -66,7 +68,7 @@ class RayLauncher(ProcessLauncher):
         self._agents: dict[str, AgentLine] = {self._home_node: home}
         self._agents_made = 0
         self._watch = AgentWatch(self._agents, self._home_node, program.experiment.placement.hang)
-        self._net = RayStreams(program, home, agent)
+        self._net = RayStreams(program.streams, home, agent)
         life = first_life(program, start)
         super().__init__(program, life, files, self._net, self._ray)
         life = replace(life, start=None)  # it travels with the order of a process
@@ -92,17 +94,19 @@ class RayLauncher(ProcessLauncher):
         lines = {line.key: line for line in self._agents.values()}
         self._net.place({link.name: self._agents[link.node].key for link in links}, lines)
         for link in links:
-            handles = self._agents[link.node].call(MachineAgent.handles, link.name)
-            handles = handles._replace(tallies={**handles.tallies, **self._net.meetings(link.name)})
-            self._ray.begin(link, self._order(link, handles, facts[link.node]), facts[link.node])
+            handles, meetings = (
+                self._agents[link.node].call(MachineAgent.handles, link.name),
+                self._net.meetings(link.name),
+            )
+            posting = Posting(self._order(link, handles, facts[link.node]), facts[link.node], meetings)
+            self._ray.begin(link, pickle.dumps(posting), {name: self._net.points[name] for name in meetings})
             link.machine = addresses[link.node]
             self._files.event("placed", process=link.name, node=link.machine, life=link.life.incarnation)
 
-    def _slay(self, link: RayLink) -> None:
-        """By the agent of its machine: Ray asks a process to end itself, and one that hangs does not listen."""
-        if link.node in self._agents and link.running:
-            with contextlib.suppress(LostError):
-                self._agents[link.node].call(MachineAgent.kill, link.running)
+    def _slay(self, node: str, pid: int) -> None:
+        """By the agent of its machine: without one it is dead already."""
+        if node in self._agents and pid:
+            self._agents[node].tell(MachineAgent.kill, pid)
 
     def _agent_on(self, node: str) -> AgentFacts:
         """The agent of a machine; a new one if there is none, or none any more."""

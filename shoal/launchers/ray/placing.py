@@ -1,7 +1,7 @@
-"""Processes as Ray actors in a placement group: where they are put, how they are heard, what becomes of their deaths.
+"""Processes and their hosts, which are Ray actors in a placement group: where they are put, how they are heard, how they die.
 
-Ray starts a dead actor again, on another machine if its own is gone. What it cannot know is where a worker's job goes on: that is
-in the Life it is given once it has its place.
+A host starts its dead process again; Ray starts a host whose machine is gone on another. What neither can know is where a worker's
+job goes on: that is in the Life that a process is given once it has its place.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from shoal.api.program import Process
 from shoal.api.worker import Pulse
 from shoal.base.errors import ShoalError
 from shoal.launchers.links import Death, Limits, Link, failure_reason, worker_lines
-from shoal.launchers.ray.process import RayProcess
+from shoal.launchers.ray.host import RayHost
 from shoal.monitoring.logs import LOG
 from shoal.streams.control import Failure, parse
-from shoal.streams.transports.ray.messages import Pulses, Said
+from shoal.streams.transports.ray.messages import Arrived, Gone, News, Pulses
 from shoal.workers.context import Life
 
 ENDING = 2.0
 """Seconds in which a dead process's last report may still arrive."""
+TELLING = 5.0
+"""Seconds that a host may take to say how its process ended."""
 PATIENCE = 5.0
 """Seconds a process has to stop before it is killed."""
 ROOM = 5.0
@@ -40,7 +42,7 @@ ROOM = 5.0
 STARTING = 240.0
 """Seconds that a process may take to start where there is room for it."""
 ARRIVING = 20.0
-"""Seconds that a process may take until it is heard of, on top of what it has elsewhere."""
+"""Seconds that a process may take until it is heard of, on top of what it has elsewhere; and its host to answer."""
 AGAIN = 0.3
 """Seconds between two questions where an actor is that Ray starts again."""
 
@@ -50,20 +52,26 @@ NO_PULSE = Pulse()
 
 @dataclass
 class RayLink(Link):
-    """A process as a Ray actor."""
+    """A process, and its host."""
 
     handle: Any
+    """The host."""
     node: str = ""
     """The machine it lives on; empty: it has no place yet."""
     machine: str = ""
     """Its address."""
     running: int = 0
+    """The process; its host as long as it was not heard of."""
+    host: tuple[str, int] = ("", 0)
+    """The machine and the process of its host, as last heard."""
     work: Any = None
     """What `serve` will return."""
     where_ref: Any = None
     """What `where` will return."""
     since: float = 0.0
     """When it began to look for a place, or ended."""
+    gone: float = 0.0
+    """When it hung up; 0: it did not."""
     ended: str = ""
     """Why its process ended."""
     pulse: Pulse = NO_PULSE
@@ -79,15 +87,16 @@ class RayLink(Link):
 
 
 class RaySupervisor:
-    """`place` is told where a process found its place, and makes it work there; `slay` ends one that does not listen to Ray."""
+    """`place` is told where a process found its place, and makes it work there; `slay` ends a process of a machine."""
 
     def __init__(
-        self, run: str, group: Any, place: Callable[[RayLink], None], slay: Callable[[RayLink], None], patience: float
+        self, run: str, group: Any, place: Callable[[RayLink], None], slay: Callable[[str, int], None], patience: float
     ) -> None:
         self._run, self._group, self._place, self._slay, self._patience = run, group, place, slay, patience
         self.links: list[RayLink] = []
-        self._said: queue.SimpleQueue[list[Said | Pulses]] = queue.SimpleQueue()
-        self._news: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[list[News]] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[tuple[RayLink, Any, int]] = queue.SimpleQueue()
+        """Whose, the answer, and of which life."""
         self._door, self._bell = os.pipe()
         os.set_blocking(self._door, False)
         os.set_blocking(self._bell, False)
@@ -103,7 +112,7 @@ class RaySupervisor:
                 self._group, placement_group_bundle_index=sum(link.needed for link in self.links)
             )
         name = f"{self._run}/{process.name}"
-        actor = ray.remote(RayProcess).options(name=name, max_restarts=-1, max_task_retries=0, **options)
+        actor = ray.remote(RayHost).options(name=name, max_restarts=-1, max_task_retries=0, **options)
         link = RayLink(process, number, life, actor.remote(), needed=process.needed)
         self.links.append(link)
         self._ask(link)
@@ -114,23 +123,23 @@ class RaySupervisor:
             self.wait(0.2)
             self._take_news(begin=False)
 
-    def begin(self, link: RayLink, order: Any, agent: Any) -> None:
+    def begin(self, link: RayLink, posting: bytes, points: dict[str, Any]) -> None:
         """Let a process work, now that it has its place."""
-        link.work, link.awaited = link.handle.serve.remote(order, agent), time.monotonic()
+        link.work, link.awaited = link.handle.serve.remote(posting, points), time.monotonic()
 
     def restart(self, link: RayLink, life: Life) -> None:
-        """Start a dead process again; Ray finds the place."""
+        """Start a dead process again, where its host is, or will be."""
         link.life, link.reaped = life, False
         self._ask(link)
 
     def _ask(self, link: RayLink) -> None:
         link.node, link.running, link.work, link.ended, link.pulse = "", 0, None, "", NO_PULSE
-        link.since, link.awaited = time.monotonic(), 0.0
+        link.since, link.awaited, link.gone = time.monotonic(), 0.0, 0.0
         link.where_ref = link.handle.where.remote()
 
     # ------------------------------------------------------------ listening
 
-    def hear(self, batch: list[Said | Pulses]) -> None:
+    def hear(self, batch: list[News]) -> None:
         """From the agents, in any thread."""
         self._said.put(batch)
         self._ring()
@@ -157,10 +166,18 @@ class RaySupervisor:
                 if isinstance(news, Pulses):
                     self._note(news)
                     continue
-                link, said = self.links[news.process], parse(news.message)
+                link = self.links[news.process]
                 if news.incarnation != link.life.incarnation:  # of a life that is over
                     continue
                 link.awaited = 0.0
+                match news:
+                    case Arrived():
+                        link.running = news.pid
+                        continue
+                    case Gone():
+                        link.gone = time.monotonic()
+                        continue
+                said = parse(news.message)
                 if isinstance(said, Failure):
                     link.failed(said)
                 else:
@@ -174,25 +191,30 @@ class RaySupervisor:
 
     def _watch_refs(self) -> None:
         while not self._ended:
-            waiting = {ref: link for link in self.links for ref in (link.work, link.where_ref) if ref is not None}
+            waiting = {
+                ref: (link, link.life.incarnation)
+                for link in self.links for ref in (link.work, link.where_ref) if ref is not None
+            }  # fmt: skip
             if not waiting:
                 time.sleep(0.05)
                 continue
             ready, _ = ray.wait(list(waiting), num_returns=1, timeout=0.2)
             for ref in ready:
-                link = waiting[ref]
+                link, incarnation = waiting[ref]
                 if ref is link.where_ref:
                     link.where_ref = None
                 elif ref is link.work:
                     link.work = None
                 else:
                     continue
-                self._news.put((link, ref))
+                self._news.put((link, ref, incarnation))
                 self._ring()
 
     def _take_news(self, *, begin: bool) -> None:
         while not self._news.empty():
-            link, ref = self._news.get()
+            link, ref, incarnation = self._news.get()
+            if incarnation != link.life.incarnation:
+                continue
             try:
                 found = ray.get(ref)
             except ActorUnavailableError as error:
@@ -202,10 +224,10 @@ class RaySupervisor:
             except RayError as error:
                 raise ShoalError(f"{link.name}: {' '.join(str(error).split())}") from error
             else:
-                if found is None:
-                    link.ended, link.since = link.ended or "ended before its time", time.monotonic()
+                if not isinstance(found, tuple):
+                    link.ended, link.since = found or "ended before its time", time.monotonic()
                 else:
-                    link.node, link.running = found
+                    link.node, link.running = link.host = found
                     if begin:
                         self._place(link)
         self._look_for_the_unplaced()
@@ -214,6 +236,7 @@ class RaySupervisor:
         """Its process is gone, or was when it was asked for its place: then it is asked again."""
         if link.node:
             link.ended, link.since = f"ended: {_first_line(cause)}", time.monotonic()
+            self.kill(link)  # where only its host is lost, or only out of reach
         LOG.info("%s: %s", link.name, _first_line(cause))
 
     def _look_for_the_unplaced(self) -> None:
@@ -225,6 +248,9 @@ class RaySupervisor:
                 self._see_why(link, now - link.since)
             elif link.needed and now - max(link.since, self._made_room) > ROOM:
                 self._make_room()
+            if link.host[1] and now - link.since > ARRIVING:  # it does not answer: Ray starts another
+                self._slay(*link.host)
+                link.host = ("", 0)
             if link.where_ref is None:
                 time.sleep(AGAIN / len(self.links))
                 link.where_ref = link.handle.where.remote()
@@ -234,7 +260,7 @@ class RaySupervisor:
         self._made_room = time.monotonic()
         spare = [link for link in self.links if not link.needed and link.node]
         if spare and placement_group_table(self._group)["state"] != "CREATED":
-            self.kill(spare[-1])
+            ray.kill(spare[-1].handle, no_restart=False)
 
     def _see_why(self, link: RayLink, seconds: float) -> None:
         """A process takes its time to start; but for one that found no room nobody waits longer than was said."""
@@ -253,8 +279,11 @@ class RaySupervisor:
                 yield Death(link, failure_reason(link.failure), link.life)
             elif link.ended and time.monotonic() - link.since > self._grace(link):
                 yield Death(link, f"{link.name} {link.ended}", link.life)
+            elif link.gone and time.monotonic() - link.gone > TELLING:
+                self.kill(link)
+                yield Death(link, f"{link.name} ended, and its host does not say how", link.life)
             elif (cause := limits.exceeded(link.name, self._silence(link))) is not None:
-                self._slay(link)
+                self.kill(link)
                 yield Death(link, cause, link.life)
 
     def _silence(self, link: RayLink) -> Pulse:
@@ -272,8 +301,8 @@ class RaySupervisor:
     # ------------------------------------------------------------ ends
 
     def kill(self, link: RayLink) -> None:
-        """End a process at once; Ray starts the next."""
-        ray.kill(link.handle, no_restart=False)
+        """End a process at once; its host starts the next."""
+        self._slay(link.node, link.running)
 
     def reap(self, link: RayLink) -> None:
         """Its process is dead, or is made so: one that failed may take its time."""

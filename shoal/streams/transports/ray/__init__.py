@@ -12,7 +12,7 @@ courier.py      how it gets there
 wire.py         how slots and versions are packed
 gloo.py         a Tally between machines
 
-Only `streams.py`, `courier.py` and `gloo.py` know Ray.
+Only `streams.py` and `courier.py` know Ray.
 """
 
 import os

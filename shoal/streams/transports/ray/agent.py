@@ -23,7 +23,7 @@ from shoal.streams.primitives import Mailbox, Ring
 from shoal.streams.sample import Account, account
 from shoal.streams.shared_streams import Counters, StreamHandles
 from shoal.streams.transports.ray.courier import Courier
-from shoal.streams.transports.ray.messages import Credit, Deliver, Message, Peer, Pulses, Reported, Said, Version
+from shoal.streams.transports.ray.messages import Credit, Deliver, Message, News, Peer, Reported, Version
 from shoal.streams.transports.ray.relay import (
     BoxSender,
     RingReceiver,
@@ -52,7 +52,7 @@ _R = TypeVar("_R")
 class MachineAgent(Peer):
     """`say` gets what the processes here report, in batches, from a thread of the agent's."""
 
-    def __init__(self, node: str, processes: int, say: Callable[[list[Said | Pulses]], None]) -> None:
+    def __init__(self, node: str, processes: int, say: Callable[[list[News]], None]) -> None:
         self.node = node
         self._courier = Courier(node)
         self._bell = Doorbell.create()
@@ -361,6 +361,6 @@ class RayAgent(MachineAgent):
         self._sent = 0
         super().__init__(key, processes, self._tell)
 
-    def _tell(self, batch: list[Said | Pulses]) -> None:
+    def _tell(self, batch: list[News]) -> None:
         self._sent += 1
         self.send(CONTROLLER, Reported(self._sent, batch))

@@ -1,4 +1,4 @@
-"""A Tally between machines, by torch.distributed's gloo. The replicas find each other through a Ray actor: no port opens for that.
+"""A Tally between machines, by torch.distributed's gloo. The replicas find each other at a MeetingPoint: no port opens for that.
 
 Every part goes to every rank and is added up there, in the order of ranks: so replicas on many machines get the same bits as
 replicas on one.
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import ray
 import torch
 from torch import distributed as dist
 
@@ -42,20 +41,30 @@ class MeetingPoint:
             return self._held.get(key)
 
 
+class Way(Protocol):
+    """How a replica reaches a MeetingPoint."""
+
+    def set(self, key: str, value: bytes) -> None:
+        """Leave something there."""
+
+    def get(self, key: str, timeout: float) -> bytes | None:
+        """What was left; None if it was not in time."""
+
+
 class _Store(dist.Store):
     """The meeting point as torch.distributed asks for it."""
 
-    def __init__(self, point: Any) -> None:
+    def __init__(self, point: Way) -> None:
         super().__init__()
         self._point = point
 
     def set(self, key: str, value: Any) -> None:
         """Leave something."""
-        ray.get(self._point.set.remote(key, value.encode() if isinstance(value, str) else bytes(value)))
+        self._point.set(key, value.encode() if isinstance(value, str) else bytes(value))
 
     def get(self, key: str) -> bytes:
         """Wait for something."""
-        found = ray.get(self._point.get.remote(key, MEETING))
+        found = self._point.get(key, MEETING)
         if found is None:
             raise TimeoutError(f"no replica left {key} within {MEETING:g} s")
         return found
@@ -69,19 +78,14 @@ class _Store(dist.Store):
 class GlooTally(Tally):
     """One rank's. `address` is the machine's own, the only one that it listens on."""
 
-    def __init__(self, store: dist.Store, rank: int, ranks: int, nbytes: int, address: str) -> None:
+    def __init__(self, point: Way, rank: int, ranks: int, nbytes: int, address: str) -> None:
         self.ranks, self.nbytes, self._rank = ranks, nbytes, rank
         gloo: Any = dist.ProcessGroupGloo  # its types omit most of it
         options = gloo._Options()
         options._devices = [gloo.create_device(hostname=address)]
         options._timeout = timedelta(days=10)  # a pause may be long, and a dead replica is seen to by who started it
-        self._group = gloo(store, rank, ranks, options)
+        self._group = gloo(_Store(point), rank, ranks, options)
         self._heads = [torch.zeros(2, dtype=torch.int64) for _ in range(ranks)]
-
-    @classmethod
-    def meet(cls, point: Any, rank: int, ranks: int, nbytes: int) -> GlooTally:
-        """Join the others at a MeetingPoint."""
-        return cls(_Store(point), rank, ranks, nbytes, ray.util.get_node_ip_address())
 
     def sum(self, rank: int, vector: np.ndarray, timeout: float) -> np.ndarray:
         if vector.dtype.char not in _KINDS or vector.ndim != 1:
@@ -110,6 +114,28 @@ class GlooTally(Tally):
 
     def renew(self) -> None:
         """New replicas meet at a new point."""
+
+
+class Meeting(NamedTuple):
+    """Where a replica meets those on other machines: a point, by the name of its tally."""
+
+    point: str
+    rank: int
+    ranks: int
+    nbytes: int
+
+
+class Invited(NamedTuple):
+    """A replica that knows the way to its meeting, and its own address."""
+
+    meeting: Meeting
+    way: Way
+    address: str
+
+    def join(self) -> Tally:
+        """This rank's end, once all are there."""
+        _, rank, ranks, nbytes = self.meeting
+        return GlooTally(self.way, rank, ranks, nbytes, self.address)
 
 
 def _described(head: torch.Tensor) -> str:

@@ -58,11 +58,30 @@ class Pulses(NamedTuple):
     """Process -> which life of it, and its signs."""
 
 
+class Arrived(NamedTuple):
+    """A process has begun a life."""
+
+    process: int
+    incarnation: int
+    pid: int
+
+
+class Gone(NamedTuple):
+    """A process has hung up: it is dead, or about to be."""
+
+    process: int
+    incarnation: int
+
+
+News = Said | Pulses | Arrived | Gone
+"""What the agent of a machine hears of its processes."""
+
+
 class Reported(NamedTuple):
     """What the processes of a machine reported, for the controller."""
 
     number: int
-    batch: list[Said | Pulses]
+    batch: list[News]
 
 
 Message = Deliver | Credit | Version | Reported

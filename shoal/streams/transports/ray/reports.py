@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Client, Connection, Listener, wait
 from pathlib import Path
@@ -19,7 +20,7 @@ import msgpack
 from shoal.base.descendants import kill_group, lives
 from shoal.base.files import plain_file
 from shoal.streams.control import ControlEnd, MessageReader
-from shoal.streams.transports.ray.messages import Pulses, Said
+from shoal.streams.transports.ray.messages import Arrived, Gone, News, Pulses, Said
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 
 PREFIX, OWNER = "shoal-", "owner"
@@ -31,7 +32,7 @@ PULSE = 0.5
 class Reports:
     """The agent's end: `say` gets what was said, and who is silent."""
 
-    def __init__(self, heartbeats: HeartbeatBoard, say: Callable[[list[Said | Pulses]], None]) -> None:
+    def __init__(self, heartbeats: HeartbeatBoard, say: Callable[[list[News]], None]) -> None:
         self._heartbeats, self._say = heartbeats, say
         remove_abandoned()
         self._folder, self._owner = _own_folder()
@@ -39,6 +40,7 @@ class Reports:
         self._listener = Listener(self.address, family="AF_UNIX", authkey=self.key, backlog=64)
         self._processes: dict[Connection, tuple[int, int]] = {}
         self._readers: dict[Connection, MessageReader] = {}
+        self._arrived: deque[Arrived] = deque()
         self._leaders: set[int] = set()
         """The processes, each of which leads a group. That one is dead shows here: its forks may hold its connection open."""
         self._ended = False
@@ -56,6 +58,7 @@ class Reports:
             except Exception:
                 continue
             self._leaders.add(leader)
+            self._arrived.append(Arrived(number, incarnation, leader))
             self._readers[connection] = MessageReader(connection)
             self._processes[connection] = (number, incarnation)
 
@@ -64,7 +67,9 @@ class Reports:
             processes = dict(self._processes)
             if not processes:
                 time.sleep(0.02)
-            batch: list[Said | Pulses] = []
+            batch: list[News] = []
+            while self._arrived:
+                batch.append(self._arrived.popleft())
             for connection in wait(list(processes), 0.05):
                 assert isinstance(connection, Connection)
                 self._hear(connection, processes[connection], batch)
@@ -72,12 +77,13 @@ class Reports:
             if batch:
                 self._say(batch)
 
-    def _hear(self, connection: Connection, process: tuple[int, int], batch: list[Said | Pulses]) -> None:
+    def _hear(self, connection: Connection, process: tuple[int, int], batch: list[News]) -> None:
         try:
             while (message := self._readers[connection].take()) is not None:
                 batch.append(Said(*process, message))
         except (EOFError, OSError):
             self._processes.pop(connection, None)
+            batch.append(Gone(*process))
             del self._readers[connection]
             connection.close()
 

@@ -7,20 +7,20 @@ The controller's own ends lie in the memory of its own agent, as those of any ot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import ray
 
-from shoal.api.program import CONTROLLER, MailboxStream, Program, RingStream, TallyStream
+from shoal.api.program import CONTROLLER, MailboxStream, RingStream, Stream, TallyStream
 from shoal.base.errors import ShoalError
-from shoal.streams.primitives import Mailbox, Ring, Tally
+from shoal.streams.primitives import Mailbox, Ring
 from shoal.streams.sample import NOTHING, Account
 from shoal.streams.shared_streams import Counters
 from shoal.streams.transports.ray.agent import MachineAgent
-from shoal.streams.transports.ray.gloo import GlooTally, MeetingPoint
+from shoal.streams.transports.ray.gloo import Meeting, MeetingPoint
 from shoal.streams.transports.ray.relay import RingState
 from shoal.streams.transports.ray.specs import BoxSpec, NodeSpec, RingSpec, TallySpec
 
@@ -51,6 +51,13 @@ class AgentLine:
             raise ShoalError(f"the machine {self.key} has not answered for {PATIENCE:g} s") from error
         return answer
 
+    def tell(self, method: Callable[Concatenate[MachineAgent, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> None:
+        """And not wait."""
+        if self._agent is not None:
+            method(self._agent, *args, **kwargs)
+        else:
+            self.ask(method, *args, **kwargs)
+
     def ask(self, method: Callable[Concatenate[MachineAgent, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> Any:
         """Of another machine, and not wait: Ray's reference to the answer."""
         return self.handle.do.remote(method, args, kwargs)
@@ -74,23 +81,10 @@ class _Tally:
         self.streams.everywhere(MachineAgent.abandon)
 
 
-class _Meeting(NamedTuple):
-    """How one replica joins the others on other machines."""
-
-    point: Any
-    rank: int
-    ranks: int
-    nbytes: int
-
-    def join(self) -> Tally:
-        return GlooTally.meet(self.point, self.rank, self.ranks, self.nbytes)
-
-
 class RayStreams:
     """`home`: the controller's own agent."""
 
-    def __init__(self, program: Program, home: AgentLine, agent: MachineAgent) -> None:
-        streams = program.streams
+    def __init__(self, streams: Mapping[str, Stream], home: AgentLine, agent: MachineAgent) -> None:
         self._home, self._agent = home, agent
         self._rings = {name: plan for name, plan in streams.items() if isinstance(plan, RingStream)}
         self._boxes = {name: plan for name, plan in streams.items() if isinstance(plan, MailboxStream)}
@@ -185,15 +179,15 @@ class RayStreams:
         """All replicas live there."""
         return all(self._places.get(process) == key for process in tally.ranks)
 
-    def meetings(self, process: str) -> dict[str, Any]:
-        """How a replica joins the others, where they live on several machines."""
+    def meetings(self, process: str) -> dict[str, Meeting]:
+        """Where a replica meets the others, if they live on several machines: at `points` of the same names."""
         found = {}
         for name, tally in self._tallies.items():
             if process not in tally.ranks or any(self._on_one_machine(tally, key) for key in self._lines):
                 continue
             if name not in self.points:
                 self.points[name] = ray.remote(MeetingPoint).options(num_cpus=0, max_concurrency=64).remote()
-            found[name] = _Meeting(self.points[name], tally.ranks.index(process), len(tally.ranks), tally.nbytes)
+            found[name] = Meeting(name, tally.ranks.index(process), len(tally.ranks), tally.nbytes)
         return found
 
     def _box_spec(self, name: str, box: MailboxStream, key: str, users: tuple[str, ...]) -> BoxSpec:
