@@ -23,6 +23,8 @@ Array = np.ndarray
 
 LEAST_SIDE = 240
 """Smaller images are enlarged, by a whole number, until their shorter side has so many pixels: text needs them."""
+PIXELS = "yuv420p"
+"""How the encoder wants images. One thread converts them, and one encodes: so equal images give equal files."""
 OPTIONS = {"preset": "veryfast", "crf": "22"}
 """Of the encoder: small files at little cost."""
 CONTAINER = {"movflags": "+faststart"}
@@ -54,7 +56,7 @@ class Video:
             self._open(frame.shape)
         if frame.shape != self._shape:
             raise ValueError(f"the image has shape {frame.shape} and those before had {self._shape}")
-        self._write(self._av.VideoFrame.from_ndarray(frame, format="rgb24"))
+        self._write(self._av.VideoFrame.from_ndarray(frame, format="rgb24").reformat(format=PIXELS, threads=1))
         self.frames += 1
 
     def close(self) -> None:
@@ -87,8 +89,8 @@ class Video:
         os.close(plain_file(self._temporary, os.O_WRONLY | os.O_CREAT))  # for its owner alone
         self._container = self._av.open(str(self._temporary), "w", format="mp4", options=CONTAINER)
         self._stream = self._container.add_stream("libx264", rate=self._rate, options=OPTIONS)
-        self._stream.height, self._stream.width, self._stream.pix_fmt = shape[0], shape[1], "yuv420p"
-        self._stream.codec_context.thread_count = 1  # equal images give equal files, and training keeps its cores
+        self._stream.height, self._stream.width, self._stream.pix_fmt = shape[0], shape[1], PIXELS
+        self._stream.codec_context.thread_count = 1  # training keeps its cores
 
     def _write(self, frame: Any) -> None:
         for packet in self._stream.encode(frame):

@@ -173,15 +173,15 @@ def test_a_worker_that_hangs_is_started_again(run_of: Callable[..., Any], cluste
     assert_balanced(run)
 
 
-def host_of(cluster: Cluster, node: int, pid: int) -> str:
+def holder_of(cluster: Cluster, node: int, pid: int) -> str:
     """The Ray actor above a process: its fork server's parent."""
     parent: Callable[[str], str] = lambda of: cluster.run(node, ["ps", "-o", "ppid=", "-p", of]).stdout.strip()  # noqa: E731
     return parent(parent(str(pid)))
 
 
-@pytest.mark.parametrize("host", ["lives", "hangs"])
-def test_a_killed_worker_is_forked_again(run_of: Callable[..., Any], cluster: Cluster, host: str) -> None:
-    """By its host, which outlives it; one that hangs is ended, and Ray starts another."""
+@pytest.mark.parametrize("holder", ["lives", "hangs"])
+def test_a_killed_worker_is_forked_again(run_of: Callable[..., Any], cluster: Cluster, holder: str) -> None:
+    """By its holder, which outlives it; one that hangs is ended, and Ray starts another."""
     run, _ = run_of("killed", *ROOM, "placement.hang=3s", "env.timeout=3s")
     asked = [*SHOAL, "status", str(run), "--json"]
 
@@ -191,19 +191,19 @@ def test_a_killed_worker_is_forked_again(run_of: Callable[..., Any], cluster: Cl
 
     before = seen()
     node = node_of(cluster, before["node"])
-    above = host_of(cluster, node, before["pid"])
-    assert "ray::RayHost" in cluster.run(node, ["ps", "-o", "args=", "-p", above]).stdout
-    if host == "hangs":
+    above = holder_of(cluster, node, before["pid"])
+    assert "ray::RayHolder" in cluster.run(node, ["ps", "-o", "args=", "-p", above]).stdout
+    if holder == "hangs":
         assert cluster.run(node, ["kill", "-STOP", above]).returncode == 0
     assert cluster.run(node, ["kill", "-KILL", str(before["pid"])]).returncode == 0
     began = time.monotonic()
     after: dict[str, Any] = until(
         lambda: (now := seen())["restarts"] == 1 and now["pid"] and now, "it is started again"
     )
-    print(f"a killed worker whose host {host} lives again after {time.monotonic() - began:.1f} s")
+    print(f"a killed worker whose holder {holder} lives again after {time.monotonic() - began:.1f} s")
     goes_on(run)
     again = node_of(cluster, seen()["node"])
-    assert (host_of(cluster, again, seen()["pid"]) == above) == (host == "lives"), after
+    assert (holder_of(cluster, again, seen()["pid"]) == above) == (holder == "lives"), after
     assert_balanced(run)
 
 

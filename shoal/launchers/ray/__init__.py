@@ -5,7 +5,7 @@ private.py      the folder of a Ray: that of our own, with its token; whether th
 keeper.py       what removes it, however our own Ray ends
 launcher.py     the processes of a run and their streams, as the controller has them
 placing.py      processes in placement groups of Ray actors; their deaths
-host.py         a Ray actor that holds the place of one process, and forks it
+holder.py       a Ray actor that holds the place of one process, and forks it
 process.py      what runs in that process
 
 The agent of each machine, with its shared memory and its relays, is the transport's: `shoal/streams/transports/ray`. The run

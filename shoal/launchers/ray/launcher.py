@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -99,7 +98,7 @@ class RayLauncher(ProcessLauncher):
                 self._net.meetings(link.name),
             )
             posting = Posting(self._order(link, handles, facts[link.node]), facts[link.node], meetings)
-            self._ray.begin(link, pickle.dumps(posting), {name: self._net.points[name] for name in meetings})
+            self._ray.begin(link, posting.packed(), {name: self._net.points[name] for name in meetings})
             link.machine = addresses[link.node]
             self._files.event("placed", process=link.name, node=link.machine, life=link.life.incarnation)
 

@@ -1,7 +1,7 @@
-"""Processes and their hosts, which are Ray actors in a placement group: where they are put, how they are heard, how they die.
+"""Processes and their holders, which are Ray actors in a placement group: where they are put, how they are heard, how they die.
 
-A host starts its dead process again; Ray starts a host whose machine is gone on another. What neither can know is where a worker's
-job goes on: that is in the Life that a process is given once it has its place.
+A holder starts its dead process again; Ray starts a holder whose machine is lost on another. What neither can know is where the
+job of a worker goes on: that is in the Life that a process is given once it has its place.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from shoal.api.program import Process
 from shoal.api.worker import Pulse
 from shoal.base.errors import ShoalError
 from shoal.launchers.links import Death, Limits, Link, failure_reason, worker_lines
-from shoal.launchers.ray.host import RayHost
+from shoal.launchers.ray.holder import RayHolder
 from shoal.monitoring.logs import LOG
 from shoal.streams.control import Failure, parse
-from shoal.streams.transports.ray.messages import Arrived, Gone, News, Pulses
+from shoal.streams.transports.ray.messages import Arrived, HungUp, News, Pulses
 from shoal.workers.context import Life
 
 ENDING = 2.0
 """Seconds in which a dead process's last report may still arrive."""
 TELLING = 5.0
-"""Seconds that a host may take to say how its process ended."""
+"""Seconds that a holder may take to say how its process ended."""
 PATIENCE = 5.0
 """Seconds a process has to stop before it is killed."""
 ROOM = 5.0
@@ -42,7 +42,7 @@ ROOM = 5.0
 STARTING = 240.0
 """Seconds that a process may take to start where there is room for it."""
 ARRIVING = 20.0
-"""Seconds that a process may take until it is heard of, on top of what it has elsewhere; and its host to answer."""
+"""Seconds that a process may take until it is heard of, on top of what it has elsewhere; and its holder to answer."""
 AGAIN = 0.3
 """Seconds between two questions where an actor is that Ray starts again."""
 
@@ -52,25 +52,25 @@ NO_PULSE = Pulse()
 
 @dataclass
 class RayLink(Link):
-    """A process, and its host."""
+    """A process, and its holder."""
 
     handle: Any
-    """The host."""
+    """The holder."""
     node: str = ""
     """The machine it lives on; empty: it has no place yet."""
     machine: str = ""
     """Its address."""
     running: int = 0
-    """The process; its host as long as it was not heard of."""
-    host: tuple[str, int] = ("", 0)
-    """The machine and the process of its host, as last heard."""
+    """The process; its holder as long as it was not heard of."""
+    holder: tuple[str, int] = ("", 0)
+    """The machine and the process of its holder, as last heard."""
     work: Any = None
     """What `serve` will return."""
     where_ref: Any = None
     """What `where` will return."""
     since: float = 0.0
     """When it began to look for a place, or ended."""
-    gone: float = 0.0
+    hung_up: float = 0.0
     """When it hung up; 0: it did not."""
     ended: str = ""
     """Why its process ended."""
@@ -112,7 +112,7 @@ class RaySupervisor:
                 self._group, placement_group_bundle_index=sum(link.needed for link in self.links)
             )
         name = f"{self._run}/{process.name}"
-        actor = ray.remote(RayHost).options(name=name, max_restarts=-1, max_task_retries=0, **options)
+        actor = ray.remote(RayHolder).options(name=name, max_restarts=-1, max_task_retries=0, **options)
         link = RayLink(process, number, life, actor.remote(), needed=process.needed)
         self.links.append(link)
         self._ask(link)
@@ -128,13 +128,13 @@ class RaySupervisor:
         link.work, link.awaited = link.handle.serve.remote(posting, points), time.monotonic()
 
     def restart(self, link: RayLink, life: Life) -> None:
-        """Start a dead process again, where its host is, or will be."""
+        """Start a dead process again, where its holder is, or will be."""
         link.life, link.reaped = life, False
         self._ask(link)
 
     def _ask(self, link: RayLink) -> None:
         link.node, link.running, link.work, link.ended, link.pulse = "", 0, None, "", NO_PULSE
-        link.since, link.awaited, link.gone = time.monotonic(), 0.0, 0.0
+        link.since, link.awaited, link.hung_up = time.monotonic(), 0.0, 0.0
         link.where_ref = link.handle.where.remote()
 
     # ------------------------------------------------------------ listening
@@ -174,8 +174,8 @@ class RaySupervisor:
                     case Arrived():
                         link.running = news.pid
                         continue
-                    case Gone():
-                        link.gone = time.monotonic()
+                    case HungUp():
+                        link.hung_up = time.monotonic()
                         continue
                 said = parse(news.message)
                 if isinstance(said, Failure):
@@ -227,7 +227,7 @@ class RaySupervisor:
                 if not isinstance(found, tuple):
                     link.ended, link.since = found or "ended before its time", time.monotonic()
                 else:
-                    link.node, link.running = link.host = found
+                    link.node, link.running = link.holder = found
                     if begin:
                         self._place(link)
         self._look_for_the_unplaced()
@@ -236,7 +236,7 @@ class RaySupervisor:
         """Its process is gone, or was when it was asked for its place: then it is asked again."""
         if link.node:
             link.ended, link.since = f"ended: {_first_line(cause)}", time.monotonic()
-            self.kill(link)  # where only its host is lost, or only out of reach
+            self.kill(link)  # where only its holder is lost, or only out of reach
         LOG.info("%s: %s", link.name, _first_line(cause))
 
     def _look_for_the_unplaced(self) -> None:
@@ -248,9 +248,9 @@ class RaySupervisor:
                 self._see_why(link, now - link.since)
             elif link.needed and now - max(link.since, self._made_room) > ROOM:
                 self._make_room()
-            if link.host[1] and now - link.since > ARRIVING:  # it does not answer: Ray starts another
-                self._slay(*link.host)
-                link.host = ("", 0)
+            if link.holder[1] and now - link.since > ARRIVING:  # it does not answer: Ray starts another
+                self._slay(*link.holder)
+                link.holder = ("", 0)
             if link.where_ref is None:
                 time.sleep(AGAIN / len(self.links))
                 link.where_ref = link.handle.where.remote()
@@ -279,9 +279,9 @@ class RaySupervisor:
                 yield Death(link, failure_reason(link.failure), link.life)
             elif link.ended and time.monotonic() - link.since > self._grace(link):
                 yield Death(link, f"{link.name} {link.ended}", link.life)
-            elif link.gone and time.monotonic() - link.gone > TELLING:
+            elif link.hung_up and time.monotonic() - link.hung_up > TELLING:
                 self.kill(link)
-                yield Death(link, f"{link.name} ended, and its host does not say how", link.life)
+                yield Death(link, f"{link.name} ended, and its holder does not say how", link.life)
             elif (cause := limits.exceeded(link.name, self._silence(link))) is not None:
                 self.kill(link)
                 yield Death(link, cause, link.life)
@@ -301,7 +301,7 @@ class RaySupervisor:
     # ------------------------------------------------------------ ends
 
     def kill(self, link: RayLink) -> None:
-        """End a process at once; its host starts the next."""
+        """End a process at once; its holder starts the next."""
         self._slay(link.node, link.running)
 
     def reap(self, link: RayLink) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,16 +24,20 @@ from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 
 
 class Posting(NamedTuple):
-    """Everything that a process is told; its host passes it on unread."""
+    """Everything that a process is told; its holder passes it on unread."""
 
     order: ProcessOrder
     agent: AgentFacts
     meetings: dict[str, Meeting]
     """Of the tallies that have ranks on other machines."""
 
+    def packed(self) -> bytes:
+        """As `multiprocessing` packs what it starts a process with."""
+        return bytes(ForkingPickler.dumps(self))
 
-class _ByHost(NamedTuple):
-    """The way to a MeetingPoint: the host asks it."""
+
+class _ByHolder(NamedTuple):
+    """The way to a MeetingPoint: the holder asks it."""
 
     line: Connection
     point: str
@@ -54,14 +58,14 @@ class _ByHost(NamedTuple):
 
 def live(posting: bytes, line: Connection, address: str) -> None:
     """Run the workers until told to stop. What goes wrong is said, and ends the process: a new life begins in a new one."""
-    order, agent, meetings = Posting(*pickle.loads(posting))
+    order, agent, meetings = ForkingPickler.loads(posting)
     leave_server()
-    lead_group()  # the agent ends it, should the host die
+    lead_group()  # the agent ends it, should the holder die
     die_with(agent.pid, os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGHUP})
     torch.set_num_threads(1)
-    joined = {name: Invited(meeting, _ByHost(line, meeting.point), address) for name, meeting in meetings.items()}
+    joined = {name: Invited(meeting, _ByHolder(line, meeting.point), address) for name, meeting in meetings.items()}
     streams = order.streams._replace(tallies={**order.streams.tallies, **joined})
     HeartbeatBoard.attach(agent.heartbeats).place(order.number).begin(STARTING, in_env=False)
     control = report_to(agent.socket, agent.key, order.number, order.life.incarnation)

@@ -66,14 +66,14 @@ class Arrived(NamedTuple):
     pid: int
 
 
-class Gone(NamedTuple):
+class HungUp(NamedTuple):
     """A process has hung up: it is dead, or about to be."""
 
     process: int
     incarnation: int
 
 
-News = Said | Pulses | Arrived | Gone
+News = Said | Pulses | Arrived | HungUp
 """What the agent of a machine hears of its processes."""
 
 

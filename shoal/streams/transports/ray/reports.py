@@ -20,7 +20,7 @@ import msgpack
 from shoal.base.descendants import kill_group, lives
 from shoal.base.files import plain_file
 from shoal.streams.control import ControlEnd, MessageReader
-from shoal.streams.transports.ray.messages import Arrived, Gone, News, Pulses, Said
+from shoal.streams.transports.ray.messages import Arrived, HungUp, News, Pulses, Said
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 
 PREFIX, OWNER = "shoal-", "owner"
@@ -83,7 +83,7 @@ class Reports:
                 batch.append(Said(*process, message))
         except (EOFError, OSError):
             self._processes.pop(connection, None)
-            batch.append(Gone(*process))
+            batch.append(HungUp(*process))
             del self._readers[connection]
             connection.close()
 

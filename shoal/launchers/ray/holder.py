@@ -21,7 +21,7 @@ ANSWER = 0.02
 """Seconds between two looks at the process while an answer for it is on its way."""
 
 
-class RayHost:
+class RayHolder:
     """Its methods run one after the other."""
 
     def __init__(self) -> None:
