@@ -8,6 +8,7 @@ import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -31,6 +32,7 @@ WORDS = {
     "last words": r"last words", "at the table": r"at the table",
 }  # fmt: skip
 """Retired: a reader should not have to translate. Word -> how it is found, in prose and as a part of a name."""
+ANY_WORD = re.compile(rf"\b(?:{'|'.join(WORDS.values())})\b")
 NAMES = {"asked", "noted", "gone", "choices", "forces", "host", "hosts", "booked"}
 """Retired as parts of names; as words of a sentence they are English."""
 PROPER = re.compile(r"(?:simple_)?world[-_]comm\w*|WorldComm")
@@ -181,6 +183,7 @@ def test_subfolders_do_not_import_each_other() -> None:
 # ---------------------------------------------------------------- words
 
 
+@lru_cache(maxsize=100_000)
 def spelled_out(text: str) -> str:
     """Names in parts: `last_words` and `LastWords` as `last words`."""
     text = PROPER.sub("", text).replace("_", " ")
@@ -191,9 +194,10 @@ def retired_words(path: Path) -> Iterator[tuple[str, str]]:
     """Word and place of each."""
     text = path.read_text()
     for number, line in enumerate(text.splitlines(), 1):
+        if line.endswith(OLD_NAME) or not ANY_WORD.search(spelled := spelled_out(line)):
+            continue
         for word, pattern in WORDS.items():
-            if not line.endswith(OLD_NAME):
-                yield from ((word, f"{path}:{number}") for _ in re.finditer(rf"\b(?:{pattern})\b", spelled_out(line)))
+            yield from ((word, f"{path}:{number}") for _ in re.finditer(rf"\b(?:{pattern})\b", spelled))
     if path.suffix == ".py":
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.NAME:

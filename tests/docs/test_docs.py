@@ -22,7 +22,10 @@ from tests.docs.pages import ROOT, Block, Command, blocks, commands, name_of, pa
 
 LANGUAGES = {"yaml", "python", "bash", "console", "text"}
 CHECKED = [page for page in pages() if blocks(page)]
-LONG = ("tasks/cluster.md", "tutorial/cluster.md", "tasks/evaluate.md", "tasks/tune.md", "tasks/watch.md")
+LONG = (
+    "tasks/cluster.md", "tutorial/cluster.md", "tasks/evaluate.md", "tasks/tune.md", "tasks/watch.md", "tasks/sweep.md",
+    "tasks/tournament.md", "tasks/population-training.md",
+)  # fmt: skip
 """Pages whose commands take longest: run by make test-slow."""
 
 

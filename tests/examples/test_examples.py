@@ -30,6 +30,7 @@ def test_a_team_game_by_two_algorithms(tmp_path: Path) -> None:
     assert re.search(r"^qmix +\d+\.\d +\d+\.\d$", said, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_a_study_draws_what_it_found_and_trains_nothing_twice(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     words = ("--values", "4e-3", "1e-3", "--seeds", "2", "--steps", "4096", "--episodes", "5")
