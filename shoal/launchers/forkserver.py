@@ -34,13 +34,19 @@ ATTEMPTS = 20
 """To start a process, a tenth of a second apart."""
 LONGEST = 60
 """Characters of the folder of temporary files, beside which the names of sockets have room."""
+_PRELOADED = ["shoal.launchers.preload"]
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "shoal"
+
+
+def preload(module: str) -> None:
+    """Let the fork server, which is not there yet, import this too."""
+    _PRELOADED.append(module)
 
 
 def context() -> ForkServerContext:
     """Where processes come from."""
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["shoal.launchers.preload"])
+    found.set_forkserver_preload(_PRELOADED)
     return found
 
 

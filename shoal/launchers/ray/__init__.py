@@ -6,7 +6,8 @@ keeper.py       what removes it, however our own Ray ends
 launcher.py     the processes of a run and their streams, as the controller has them
 placing.py      processes in placement groups of Ray actors; their deaths
 holder.py       a Ray actor that holds the place of one process, and forks it
-process.py      what runs in that process
+entrance.py     where that process begins
+process.py      what runs in it
 
 The agent of each machine, with its shared memory and its relays, is the transport's: `shoal/streams/transports/ray`. The run
 itself, a detached Ray actor, is `shoal/runs/ray`.

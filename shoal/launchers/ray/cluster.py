@@ -234,7 +234,6 @@ def _why(requested: dict[str, float], usable: list[Machine]) -> str:
 
 def reserve(program: Program, run: str) -> Any:
     """A placement group with a bundle per process; what is not there after `placement.cluster.wait` is an error that says why."""
-    import ray
     from ray.util import placement_group, remove_placement_group
 
     config = program.experiment.placement.cluster
@@ -246,8 +245,7 @@ def reserve(program: Program, run: str) -> Any:
         name=run,
         **({"bundle_label_selector": where} if any(where) else {}),
     )
-    ready, _ = ray.wait([group.ready()], timeout=config.wait)
-    if not ready:
+    if not group.wait(config.wait):
         remove_placement_group(group)
         raise InputError(
             f"no place for this run within placement.cluster.wait = {config.wait:g} s: "

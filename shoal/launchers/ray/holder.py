@@ -13,7 +13,8 @@ from typing import Any
 
 import ray
 
-from shoal.launchers.forkserver import context, kill_orphans, start_process, wake, warm
+from shoal.launchers.forkserver import context, kill_orphans, preload, start_process, wake, warm
+from shoal.launchers.ray.entrance import LIFE, enter
 
 LOOK = 0.5
 """Seconds between two looks at the fork server, which may have been stopped: it alone can tell of a death."""
@@ -25,6 +26,7 @@ class RayHolder:
     """Its methods run one after the other."""
 
     def __init__(self) -> None:
+        preload(LIFE)
         warm()
 
     def where(self) -> tuple[str, int]:
@@ -34,7 +36,7 @@ class RayHolder:
     def serve(self, posting: bytes, points: dict[str, Any]) -> str | None:
         """One life of the process, and how it ended; None: by itself. `points`: the MeetingPoints that it may ask for."""
         here, there = context().Pipe()
-        process = context().Process(target=_live, args=(posting, there, ray.util.get_node_ip_address()), daemon=True)
+        process = context().Process(target=enter, args=(posting, there, ray.util.get_node_ip_address()), daemon=True)
         start_process(process)
         there.close()
         desk = _Desk(here, points)
@@ -83,9 +85,3 @@ class _Desk:
             except (ray.exceptions.RayError, OSError):  # the point is gone, or the process
                 self._open = False
                 self._line.close()
-
-
-def _live(posting: bytes, line: Connection, address: str) -> None:
-    from shoal.launchers.ray.process import live  # in the process alone: it is heavy
-
-    live(posting, line, address)

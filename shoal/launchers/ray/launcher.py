@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import ray
-from ray.util import remove_placement_group
+from ray.util import placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal.api.orders import Stop
@@ -76,6 +76,8 @@ class RayLauncher(ProcessLauncher):
                 where = labels(program, process)
                 options = {**actor_options(process.resources), **({"label_selector": where} if where else {})}
                 self._ray.start(process, number, life, options)
+            for node in placement_group_table(self._group)["bundles_to_node_id"].values():
+                self._make_agent(node)  # while the processes come up
             self._ray.placed()
             self._place(*(link for link in self._ray.links if link.node))
         except BaseException:
@@ -109,11 +111,21 @@ class RayLauncher(ProcessLauncher):
 
     def _agent_on(self, node: str) -> AgentFacts:
         """The agent of a machine; a new one if there is none, or none any more."""
+        self._make_agent(node)
+        try:
+            problem = self._agents[node].call(_exposure)
+        except LostError:
+            del self._agents[node]
+            self._make_agent(node)
+            problem = self._agents[node].call(_exposure)
+        if problem is not None:
+            raise InputError(problem)
+        return self._agents[node].call(MachineAgent.facts)
+
+    def _make_agent(self, node: str) -> None:
+        """If a machine has none; nobody waits for it here."""
         if node in self._agents:
-            try:
-                return self._agents[node].call(MachineAgent.facts)
-            except LostError:
-                del self._agents[node]
+            return
         self._agents_made += 1
         key = f"{node[:8]}.{self._agents_made}"
         actor = ray.remote(RayAgent).options(
@@ -121,9 +133,6 @@ class RayLauncher(ProcessLauncher):
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )  # fmt: skip
         self._agents[node] = AgentLine(key, None, actor.remote(key, self._count))
-        if (problem := self._agents[node].call(_exposure)) is not None:
-            raise InputError(problem)
-        return self._agents[node].call(MachineAgent.facts)
 
     def _drop_lost(self) -> dict[str, str]:
         """Forget machines that are gone; the addresses of those that live."""
