@@ -124,7 +124,8 @@ def run(values: dict[str, Any], words: list[str], options: Options, make: MakeSt
         raise
     with PopulationView(quiet=options.quiet) as view:
         return Population(
-            folder, strategy, budget, Limits.of(experiment), parallel=options.slots, tell=view.tell, show=view.show
+            folder, strategy, budget, Limits.of(experiment), experiment.log, parallel=options.slots, tell=view.tell,
+            show=view.show,
         ).run()  # fmt: skip
 
 
