@@ -169,6 +169,15 @@ def test_a_journal_elsewhere_or_of_nobody_is_not_shown(tmp_path: Path) -> None:
     damaged = PopulationRecord(root, "pond")
     damaged.look()
     assert "is damaged at line 1" in damaged.head(index)["trouble"]
+    (inside / "journal.jsonl").unlink()
+    journal = Journal(inside / "journal.jsonl")
+    journal.open()
+    journal.append("member", member=["m0"], words=7, reason=None)  # whole, and of nobody
+    journal.close()
+    strange = PopulationRecord(root, "pond")
+    strange.look()
+    assert strange.head(index)["trouble"]
+    assert strange.members(index) == []
     (inside / "population.yaml").unlink()
     with pytest.raises(FileNotFoundError):
         PopulationRecord(root, "pond").look()

@@ -59,8 +59,8 @@ def routes(shown: Shown) -> list[Route]:
         record, metric = of(request), request.query_params.get("metric", SCORE)
         record.look()
         with record.lock:
-            names = list(record.state.members)
-            found = record.scores() if metric == SCORE else [_curve(shown, record.name, each, metric) for each in names]
+            names, scores = [each["member"] for each in record.facts.members], record.facts.scores
+        found = scores if metric == SCORE else [_curve(shown, record.name, each, metric) for each in names]
         return as_json({"metric": metric, "metrics": _metrics(shown, record.name, names), "curves": found})
 
     return [route(f"{HOME}/stream", stream), route(f"{HOME}/curves", curves)]
@@ -70,7 +70,7 @@ def _news(record: PopulationRecord, shown: Shown, told: dict[str, Any]) -> Itera
     """What a page has not been told yet: of members, those that changed."""
     with record.lock:
         head, members = record.head(shown.index), {each["member"]: each for each in record.members(shown.index)}
-        lineage = record.lineage() if told.get("number") != record.number else None
+        lineage = record.facts.lineage if told.get("number") != record.number else None
         told["number"] = record.number
     if head != told.get("head"):
         told["head"] = head

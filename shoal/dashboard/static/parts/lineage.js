@@ -55,7 +55,7 @@ export class Lineage {
       const label = svg("text", { class: "name", x: 0, y: y(member.member) + 4, "data-member": member.member }, member.member.length > LONGEST ? `${member.member.slice(0, LONGEST - 1)}…` : member.member, svg("title", null, member.member));
       parts.push(member.run ? svg("a", { href: `/run/${member.run}` }, label) : label);
     }
-    replace(this.picture, svg("svg", { width: this.width, height, viewBox: `0 0 ${this.width} ${height}`, role: "img", "aria-label": `Lineage: ${branches.filter((branch) => branch.parent !== null).length} times a member took over from another` }, parts));
+    replace(this.picture, svg("svg", { width: this.width, height, viewBox: `0 0 ${this.width} ${height}`, role: "group", "aria-label": `Lineage: ${branches.filter((branch) => branch.parent !== null).length} times a member took over from another` }, parts));
     this.note.textContent = `${branches.some((branch) => branch.parent !== null) ? "A line that drops from one member to another: it went on from there with what the other had learned. Colours are those of the members that all began with." : "Nobody has taken over from another."}${members.length > MOST ? ` The first ${MOST} members are drawn.` : ""}`;
   }
 }
