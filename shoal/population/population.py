@@ -24,6 +24,7 @@ from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.links import Limits
 from shoal.monitoring.run_folder import RunFolder, wall_time
 from shoal.population.copying import take_over
+from shoal.population.exporter import PopulationExporter
 from shoal.population.folder import PopulationFolder
 from shoal.population.journal import Line
 from shoal.population.slots import PATIENCE, Failed, Slots
@@ -60,7 +61,7 @@ class Population:
         self.folder, self.parallel = folder, parallel
         self._strategy, self._budget, self._limits, self._tell, self._show = strategy, budget, limits, tell, show
         self._journal = folder.journal
-        self._home = RunFolder(folder.path)
+        self._home, self._log = RunFolder(folder.path), log
         self._watchers = Watchers(self._home, log.model_copy(update={"wandb": None}), folder.name)
         self._began = time.monotonic()
         self._interrupts = Interrupts()
@@ -79,11 +80,19 @@ class Population:
             self._watchers.begin(self._tell, self._tell)
             self.slots = stack.enter_context(closing(Slots(self.folder.settings, self.parallel, self._limits)))
             panel = stack.enter_context(closing(Panel(self._home, self.obey)))
+            self._exporter = self._export(stack)
             with self._interrupts:
                 reason = self._work(panel)
             self._write("over", reason=reason, seconds=self.seconds)
             self._watchers.end(reason, self.steps, self.updates)
         return Ended(self.folder.path, reason, self.state, self.seconds, self._interrupts.caught is not None)
+
+    def _export(self, stack: ExitStack) -> PopulationExporter | None:
+        if (config := self._log.prometheus) is None:
+            return None
+        exporter = stack.enter_context(closing(PopulationExporter(self._home, self.folder.name, config, self.parallel)))
+        self._tell(exporter.note)
+        return exporter
 
     @property
     def seconds(self) -> float:
@@ -113,6 +122,9 @@ class Population:
         panel.poll()
         self._hear()
         self._watchers.look(self.steps, self.updates, self._word)
+        if self._exporter is not None:
+            paused = self._word == "paused"
+            self._exporter.look(self.state, busy=len(self.slots.busy), steps=self.steps, paused=paused)
 
     def _reason(self) -> str | None:
         if self._interrupts.caught:
