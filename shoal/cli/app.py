@@ -110,13 +110,14 @@ def evaluate(
     ] = None,
     openings: Openings = None,
     stochastic: Stochastic = False,
+    wandb: Wandb = None,
     json: Json = False,
 ) -> None:
     """Play fresh greedy episodes with a trained policy, against opponents if you like."""
     from shoal.cli.evaluate import run as work
 
     options = {"episodes": episodes, "seed": seed, "checkpoint": checkpoint, "openings": openings}
-    work(run, overrides or [], json=json, stochastic=stochastic, against=against or None, **options)
+    work(run, overrides or [], json=json, wandb=wandb, stochastic=stochastic, against=against or None, **options)
 
 
 @app.command()

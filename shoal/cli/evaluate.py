@@ -12,22 +12,37 @@ if TYPE_CHECKING:
     from shoal.api.evaluation import Match, Scores
 
 
-def run(run: str, overrides: list[str], *, json: bool, stochastic: bool, **options: Any) -> None:
+def run(run: str, overrides: list[str], *, json: bool, wandb: str | None, stochastic: bool, **options: Any) -> None:
     """Play, then print the scores."""
     with importing():
+        from shoal.monitoring.run_folder import RunFolder
         from shoal.monitoring.terminal import waiting
+        from shoal.monitoring.wandb_sink import wandb_of
         from shoal.runs.evaluate import evaluate
 
+    folder = RunFolder(RunFolder.find(run).path.absolute())
+    config, mode = (
+        wandb_of(folder, wandb) if wandb else (None, None)
+    )  # what cannot be shown is said before anything is played
     with waiting(f"evaluating {run}") as tell:
-        scores, version = evaluate(run, overrides=overrides, stochastic=stochastic, tell=tell, **options)
+        scores, version = evaluate(str(folder.path), overrides=overrides, stochastic=stochastic, tell=tell, **options)
     warn_of_repeats(scores)
     if scores.cancels:
         cause = "everyone was played by this version and the returns cancel out"
         print(f"shoal: warning: {cause}: name an opponent, --against random", file=sys.stderr)
+    _print(run, scores, version, "stochastic" if stochastic else "greedy", json=json)
+    if config is not None and mode is not None:
+        from shoal.runs.wandb_evaluation import record
+
+        how = {"overrides": overrides, "stochastic": stochastic, **options}
+        record(folder, config, mode, scores, version, how, lambda line: print(line, file=sys.stderr))
+
+
+def _print(run: str, scores: Scores, version: int, how: str, *, json: bool) -> None:
     if json:
         print_json(_document(scores, version))
         return
-    length, how = sum(scores.lengths) / len(scores.lengths), "stochastic" if stochastic else "greedy"
+    length = sum(scores.lengths) / len(scores.lengths)
     print(
         f"{run}, version {version}: mean return {scores.mean:.2f} (standard deviation {scores.std:.2f}) "
         f"over {len(scores.returns)} {how} episodes of {length:.1f} steps"

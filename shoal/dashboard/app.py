@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from shoal.dashboard.pages import compare, control, league, run, runs, watch
+from shoal.dashboard.pages import compare, control, league, population, run, runs, watch
 from shoal.dashboard.security import App, Door, Guard
 from shoal.dashboard.shown import Shown
 
@@ -22,8 +22,8 @@ FILES = {f"/static/{path.relative_to(STATIC)}": path for path in STATIC.rglob("*
 
 def make_app(shown: Shown, door: Door) -> App:
     """Everything behind the guard."""
-    pages = ["/", "/compare", "/run/{experiment}/{trial}"]
-    data = [route for page in (runs, run, league, compare, watch, control) for route in page.routes(shown)]
+    pages = ["/", "/compare", "/run/{experiment}/{trial}", "/population/{name}"]
+    data = [route for page in (runs, run, league, population, compare, watch, control) for route in page.routes(shown)]
     routes = [*(Route(path, _page) for path in pages), Route("/static/{path:path}", _static), *data]
     return Guard(Starlette(routes=routes, exception_handlers={Exception: _failed}), door)
 

@@ -19,7 +19,7 @@ from shoal.dashboard.columns import Columns
 from shoal.dashboard.settings import nested, read_settings
 from shoal.monitoring.jsonl import newest_first
 from shoal.monitoring.progress import RETURN, Progress
-from shoal.monitoring.run_folder import RunFolder
+from shoal.monitoring.run_folder import POPULATION, RunFolder
 from shoal.runs.status import ended
 
 FILES = ("config.yaml", "metrics.jsonl", "events.jsonl", "cluster.json")
@@ -53,6 +53,8 @@ class RunRecord:
         self.sketch = Columns(whole=1 << 16, samples=SPARK, most=4 * SPARK)
         """Some of its rows: what a small curve needs."""
         self._heard_at = -math.inf
+        self._is_member = False
+        """Of a population, which has a page of its own."""
 
     def look(self, now: float) -> bool:
         """Read what changed; FileNotFoundError where the run is gone."""
@@ -68,6 +70,8 @@ class RunRecord:
             return False
         if stamps["config.yaml"] != self._stamps.get("config.yaml"):
             self.settings = read_settings(self._root, self.name)
+            with self._root.folder(self.name.split("/")[0]) as above:
+                self._is_member = stamp(above, POPULATION) is not None
         self._stamps, self._heard_at, before = stamps, now, self.shown
         with self._root.run(self.name) as folder:
             try:
@@ -79,18 +83,19 @@ class RunRecord:
     def _record(self, folder: RunFolder, lives: bool) -> dict[str, Any]:
         spark, facts = self._sparkline(), self._ended(folder)
         state, why = self._state(folder, facts["reason"], lives)
-        group = _STATES.get(state, "live")
+        group = states_group(state)
         progress = self._progress(folder)
         experiment, _, name = self.name.partition("/")
         return {
-            "run": self.name, "name": experiment, "trial": name, "state": state, "group": group, "why": why,
+            "run": self.name, "name": experiment, "trial": name, "population": self._is_member,
+            "state": state, "group": group, "why": why,
             "algorithm": self._algorithm(), "env": _text(self.settings.get("env.id")),
             "seed": _text(self.settings.get("seed")),
-            "steps": _number(facts["step"]) or 0, "goal": _number(self.settings.get("stop.steps")),
+            "steps": finite(facts["step"]) or 0, "goal": finite(self.settings.get("stop.steps")),
             "fps": None if progress is None else progress.number("time/fps"),
-            "elapsed": _number(facts["elapsed"]),
+            "elapsed": finite(facts["elapsed"]),
             **_forecast(progress if group == "live" else None),
-            "last": _number(facts["return"]), "score": self._score(folder, facts), "spark": spark,
+            "last": finite(facts["return"]), "score": self._score(folder, facts), "spark": spark,
             "written": self._written() or time.time(),
         }  # fmt: skip
 
@@ -101,6 +106,7 @@ class RunRecord:
             "run": self.name,
             "name": experiment,
             "trial": trial,
+            "population": self._is_member,
             "state": "unreadable",
             "group": "died",
             "why": why[:500],
@@ -162,19 +168,19 @@ class RunRecord:
         first = self.sketch.table([0], ["step", "update", RETURN, "time/elapsed"]) if len(self.sketch) else {}
         rows = [{name: column[0] for name, column in first.items() if column[0] is not None}, *reversed(newest)]
         for row in rows:
-            progress.add({key: value for key, value in row.items() if _number(value) is not None})
+            progress.add({key: value for key, value in row.items() if finite(value) is not None})
         return progress
 
     def _score(self, folder: RunFolder, facts: dict[str, Any]) -> dict[str, float | None] | None:
         """Of the newest evaluation, with its interval; what confirmed the goal has its spread."""
-        mean = _number(facts["score"])
+        mean = finite(facts["score"])
         if mean is None:
             return None
         with contextlib.suppress(ShoalError):
             for event in newest_first(folder.events):
                 if event.get("kind") == "evaluation":
-                    return {"mean": mean, "low": _number(event.get("ci_low")), "high": _number(event.get("ci_high"))}
-        spread, episodes = self.sketch.last("eval/std_reward"), _number(self.settings.get("stop.episodes"))
+                    return {"mean": mean, "low": finite(event.get("ci_low")), "high": finite(event.get("ci_high"))}
+        spread, episodes = self.sketch.last("eval/std_reward"), finite(self.settings.get("stop.episodes"))
         reach = None if spread is None or not episodes or episodes < 1 else 1.96 * spread / math.sqrt(episodes)
         low, high = (None, None) if reach is None else (mean - reach, mean + reach)
         return {"mean": mean, "low": low, "high": high}
@@ -222,7 +228,13 @@ def _machine(folder: RunFolder) -> str:
     return ""
 
 
-def _number(value: Any) -> float | None:
+def states_group(state: str) -> str:
+    """`live`, `done` or `died`."""
+    return _STATES.get(state, "live")
+
+
+def finite(value: Any) -> float | None:
+    """A number that JSON can hold; None: it is none."""
     numbers = (int, float)
     return float(value) if type(value) in numbers and abs(value) < 1e300 and math.isfinite(value) else None
 

@@ -141,6 +141,11 @@ class Scoreboard:
                 self.best = Best(event["version"], event["mean_reward"], event.get("stage", 0))
 
 
+def columns_of(scores: Scores) -> dict[str, float]:
+    """The scores as columns of a row, by the names that training gives them."""
+    return {f"eval/{name}": value for name, value in _flat(_facts(scores)).items()}
+
+
 def _facts(scores: Scores) -> dict[str, Any]:
     low, high = scores.interval
     facts: dict[str, Any] = {

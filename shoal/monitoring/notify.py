@@ -15,12 +15,12 @@ BEAT = 1.0
 
 
 class Notifier:
-    """Tells the watch how far the run is, and its end."""
+    """Tells the watch how far the run is, and its end. `name`: what it is called, where that is not the run's own name."""
 
-    def __init__(self, folder: RunFolder, commands: list[list[str]], after: float) -> None:
+    def __init__(self, folder: RunFolder, commands: list[list[str]], after: float, name: str | None = None) -> None:
         self._folder = folder
         self._beat = 0.0
-        facts = {"RUN": folder.name, "FOLDER": str(folder.path.resolve())}
+        facts = {"RUN": name or folder.name, "FOLDER": str(folder.path.resolve())}
         order = {"commands": commands, "after": after, "facts": facts}
         self.companion = Companion("shoal.monitoring.notify_watch", order, folder.logs / "notify.log")
 

@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from shoal.base.errors import InputError
+from shoal.monitoring.metric_families import counter, gauge
 from shoal.monitoring.progress import RETURN, policy_return
 from shoal.monitoring.run_counts import RunCounts
 from shoal.monitoring.shares import busy, by_kind
@@ -64,6 +65,16 @@ class Watched:
     usage: UsageMeter = field(default_factory=UsageMeter)
 
 
+class Collector(Protocol):
+    """Makes a page when somebody asks."""
+
+    def describe(self) -> Iterable[Metric]:
+        """What it will be made of; nothing, where that is not known before."""
+
+    def collect(self) -> Iterable[Metric]:
+        """All of it."""
+
+
 def check(config: PrometheusConfig | None) -> None:
     """That it can be served, before anything is written."""
     if config is None:
@@ -75,17 +86,16 @@ def check(config: PrometheusConfig | None) -> None:
     listen(config).server_close()
 
 
-class Exporter:
-    """A sink that shows the newest of everything to whoever asks."""
+class MetricsPage:
+    """What a collector makes, shown to whoever asks."""
 
-    def __init__(self, config: PrometheusConfig, watched: Watched) -> None:
+    def __init__(self, config: PrometheusConfig, collector: Collector) -> None:
         from prometheus_client import CollectorRegistry, make_wsgi_app
 
         from shoal.monitoring.metrics_server import listen, reachable
 
         registry = CollectorRegistry(auto_describe=False)  # without what Python itself would tell
-        self._collector = RunCollector(watched)
-        registry.register(self._collector)
+        registry.register(collector)
         self._server = listen(config)
         self._server.set_app(make_wsgi_app(registry))
         self.target = f"{reachable(config.address)}:{self._server.server_port}"
@@ -100,14 +110,22 @@ class Exporter:
         """Of the page."""
         return f"http://{self.target}/metrics"
 
-    def write(self, row: Row) -> None:
-        """Take the row."""
-        self._collector.write(row)
-
     def close(self) -> None:
         """Hang up. Clients that are being served, or stuck, are not waited for."""
         self._server.shutdown()
         self._server.server_close()
+
+
+class Exporter(MetricsPage):
+    """A sink that shows the newest of everything."""
+
+    def __init__(self, config: PrometheusConfig, watched: Watched) -> None:
+        self._collector = RunCollector(watched)
+        super().__init__(config, self._collector)
+
+    def write(self, row: Row) -> None:
+        """Take the row."""
+        self._collector.write(row)
 
 
 # ---------------------------------------------------------------- the numbers
@@ -138,30 +156,30 @@ class RunCollector:
 
     def _progress(self, now: Standing) -> Iterator[Metric]:
         counts, zeros = now.counts, dict.fromkeys(self._watched.kinds, 0)
-        yield _gauge("run_info", "The run; always 1.", {tuple(self._watched.info.values()): 1}, *self._watched.info)
-        yield _gauge("run_paused", "1 while a person lets the run wait.", float(now.paused))
-        yield _counter("env_steps", "Environment steps, over all copies, behind the newest version.", now.steps)
-        yield _counter("updates", "Versions made, of the policy that is furthest.", now.updates)
-        yield _gauge("policy_version", "The newest version of each policy that learns.", now.versions, "policy")
+        yield gauge("run_info", "The run; always 1.", {tuple(self._watched.info.values()): 1}, *self._watched.info)
+        yield gauge("run_paused", "1 while a person lets the run wait.", float(now.paused))
+        yield counter("env_steps", "Environment steps, over all copies, behind the newest version.", now.steps)
+        yield counter("updates", "Versions made, of the policy that is furthest.", now.updates)
+        yield gauge("policy_version", "The newest version of each policy that learns.", now.versions, "policy")
         yield _update_seconds(counts)
-        yield _gauge("last_update_timestamp_seconds", "When the newest version was made.", counts.updated_at)
-        yield _gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was written.", counts.saved_at)
+        yield gauge("last_update_timestamp_seconds", "When the newest version was made.", counts.updated_at)
+        yield gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was written.", counts.saved_at)
         restarts = {**zeros, **counts.restarts}
-        yield _counter("worker_restarts", "Workers that died and were started again.", restarts, "kind")
-        yield _counter("not_finite_batches", "Batches dropped for a NaN or an infinity.", counts.not_finite_batches)
+        yield counter("worker_restarts", "Workers that died and were started again.", restarts, "kind")
+        yield counter("not_finite_batches", "Batches dropped for a NaN or an infinity.", counts.not_finite_batches)
         if now.best is not None:
-            yield _gauge("evaluation_best_score", "The best score of an evaluation so far.", now.best)
+            yield gauge("evaluation_best_score", "The best score of an evaluation so far.", now.best)
 
     def _rows(self, row: Row) -> Iterator[Metric]:
         dropped = {name: row.get(f"rows/{name}", 0) for name in DROPPED}
-        yield _counter("rows_dropped", "Rows that nobody learns from, by what became of them.", dropped, "reason")
-        yield _counter("rows_produced", "Rows that actors handed over.", row.get("rows/produced", 0))
+        yield counter("rows_dropped", "Rows that nobody learns from, by what became of them.", dropped, "reason")
+        yield counter("rows_produced", "Rows that actors handed over.", row.get("rows/produced", 0))
         fill = float(row.get("rows/in_flight", 0)) / self._watched.capacity
-        yield _gauge("ring_fill_ratio", "Share of the sample rings that holds rows on their way.", fill)
+        yield gauge("ring_fill_ratio", "Share of the sample rings that holds rows on their way.", fill)
         if "rows/held" in row:
-            yield _gauge("replay_rows", "Rows that can be drawn from replay.", row["rows/held"])
+            yield gauge("replay_rows", "Rows that can be drawn from replay.", row["rows/held"])
         waited = {kind: 1.0 - busy(states) for kind, states in by_kind(row).items()}
-        yield _gauge("worker_wait_ratio", "Share of its time that a kind of worker waited.", waited, "kind")
+        yield gauge("worker_wait_ratio", "Share of its time that a kind of worker waited.", waited, "kind")
 
     def _learning(self, row: Row) -> Iterator[Metric]:
         policies = self._watched.policies
@@ -169,32 +187,32 @@ class RunCollector:
         if len(policies) == 1 and returns[policies[0]] is None:  # one agent: its return is the whole return
             returns[policies[0]] = row.get(RETURN)
         lags = {policy: row.get(f"train/{policy}/lag", row.get("train/lag")) for policy in policies}
-        yield _counter("episodes", "Training episodes that ended.", row.get("rollout/episodes", 0))
+        yield counter("episodes", "Training episodes that ended.", row.get("rollout/episodes", 0))
         about = "Mean return of the agents that a policy plays, over the last 100 training episodes."
-        yield _gauge("episode_return", about, returns, "policy")
-        yield _gauge("episode_length_steps", "Mean length of those episodes.", row.get("rollout/ep_len_mean"))
-        yield _gauge("policy_lag_versions", "Greatest age of a decision that was learned from.", lags, "policy")
-        yield _gauge("evaluation_score", "Mean return of the newest evaluation.", row.get(f"{EVAL}mean_reward"))
+        yield gauge("episode_return", about, returns, "policy")
+        yield gauge("episode_length_steps", "Mean length of those episodes.", row.get("rollout/ep_len_mean"))
+        yield gauge("policy_lag_versions", "Greatest age of a decision that was learned from.", lags, "policy")
+        yield gauge("evaluation_score", "Mean return of the newest evaluation.", row.get(f"{EVAL}mean_reward"))
         for end in ("low", "high"):
             about = f"The {end} end of the 95 % interval of that mean."
-            yield _gauge(f"evaluation_score_{end}", about, row.get(f"{EVAL}ci_{end}"))
+            yield gauge(f"evaluation_score_{end}", about, row.get(f"{EVAL}ci_{end}"))
         at = f"{EVAL}against/"
         wins = {n.removeprefix(at).removesuffix("/win_rate"): v for n, v in row.items() if n.endswith("/win_rate")}
-        yield _gauge("evaluation_win_ratio", "Share of games won against an opponent.", wins, "opponent")
+        yield gauge("evaluation_win_ratio", "Share of games won against an opponent.", wins, "opponent")
 
     def _machine(self) -> Iterator[Metric]:
         with self._lock:  # two may ask at once
             usage = self._watched.usage.usage()
         about = "of the controller's process and its children."
-        yield _gauge("memory_bytes", f"Memory {about}", usage and usage.nbytes)
-        yield _gauge("cpu_cores", f"Cores in use, {about}", usage and usage.cores)
+        yield gauge("memory_bytes", f"Memory {about}", usage and usage.nbytes)
+        yield gauge("cpu_cores", f"Cores in use, {about}", usage and usage.cores)
         with contextlib.suppress(OSError):  # the folder may be out of reach
             yield from self._disk()
 
     def _disk(self) -> Iterator[Metric]:
         disk = shutil.disk_usage(self._watched.folder)
-        yield _gauge("disk_free_bytes", "Free where the run folder is.", disk.free)
-        yield _gauge("disk_size_bytes", "Size of the file system with the run folder.", disk.total)
+        yield gauge("disk_free_bytes", "Free where the run folder is.", disk.free)
+        yield gauge("disk_size_bytes", "Size of the file system with the run folder.", disk.total)
 
 
 def _update_seconds(counts: RunCounts) -> Metric:
@@ -203,24 +221,4 @@ def _update_seconds(counts: RunCounts) -> Metric:
     family = SummaryMetricFamily("shoal_update_seconds", "Seconds that trainers took for a version.", labels=["policy"])
     for policy, own in counts.updates.items():
         family.add_metric([policy], own.count, own.seconds)
-    return family
-
-
-def _counter(name: str, about: str, values: Any, *labels: str) -> Metric:
-    from prometheus_client.core import CounterMetricFamily
-
-    return _filled(CounterMetricFamily(f"shoal_{name}", about, labels=labels), values)
-
-
-def _gauge(name: str, about: str, values: Any, *labels: str) -> Metric:
-    from prometheus_client.core import GaugeMetricFamily
-
-    return _filled(GaugeMetricFamily(f"shoal_{name}", about, labels=labels), values)
-
-
-def _filled(family: Any, values: Any) -> Metric:
-    """A number, or label(s) -> number; what is not known yet is absent."""
-    for key, value in (values if isinstance(values, Mapping) else {(): values}).items():
-        if value is not None:
-            family.add_metric((key,) if isinstance(key, str) else key, value)
     return family

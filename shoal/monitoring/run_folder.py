@@ -19,6 +19,8 @@ from shoal.monitoring.logs import shortened
 from shoal.monitoring.trial_name import propose_name
 
 DEFAULT_ROOT = Path("runs")
+POPULATION = "population.yaml"
+"""Beside the run folders of a population: the settings that its members share."""
 
 
 class SupersededError(ShoalError):
@@ -114,6 +116,11 @@ class RunFolder:
     def name(self) -> str:
         """`experiment/trial`."""
         return f"{self.experiment}/{self.trial}"
+
+    @property
+    def is_member(self) -> bool:
+        """It is a run of a population."""
+        return (self.path.resolve().parent / POPULATION).is_file()
 
     @property
     def config(self) -> Path:

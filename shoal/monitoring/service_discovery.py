@@ -20,11 +20,15 @@ _PATIENCE = 5.0
 
 
 class Announcement:
-    """The entry of one live run. Those of runs that were killed go when another run of their machine begins or ends."""
+    """The entry of one live run. Those of runs that were killed go when another run of their machine begins or ends.
 
-    def __init__(self, folder: RunFolder, target: str) -> None:
-        self._root = folder.path.parent.parent
-        self._labels = {"experiment": folder.experiment, "trial": folder.trial, "machine": platform.node()}
+    `population`: the name of one, whose folder it is. It has no trial: an empty label is none to Prometheus.
+    """
+
+    def __init__(self, folder: RunFolder, target: str, *, population: str | None = None) -> None:
+        self._root = folder.path.parent if population else folder.path.parent.parent
+        experiment, trial = (population, "") if population else (folder.experiment, folder.trial)
+        self._labels = {"experiment": experiment, "trial": trial, "machine": platform.node()}
         self.path = self._root / FILE
         try:
             self._write({"targets": [target], "labels": self._labels})

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
-from shoal.api.experiment import WandbConfig
+from shoal.api.experiment import Experiment, WandbConfig
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.files import as_typed, read_small, write_atomic
 from shoal.monitoring.companion import Companion
@@ -34,6 +34,14 @@ def wandb_mode(config: WandbConfig | None) -> str | None:
     return None if MODES[word] == "disabled" else MODES[word]
 
 
+def wandb_of(folder: RunFolder, mode: str | None) -> tuple[WandbConfig, str | None]:
+    """What a run's settings say of W&B, with another mode on top; and the mode that comes of it."""
+    given = Experiment.parse(folder.read_config()).log.wandb or WandbConfig()
+    config = WandbConfig.parse({**given.model_dump(), "mode": mode}, at="log.wandb")
+    require_wandb(config)
+    return config, wandb_mode(config)
+
+
 def require_wandb(config: WandbConfig | None) -> None:
     """Fail with the remedy where W&B is wanted and the extra is missing."""
     if wandb_mode(config) is None:
@@ -47,6 +55,20 @@ def require_wandb(config: WandbConfig | None) -> None:
 def wandb_variables() -> dict[str, str]:
     """What the environment says to W&B: for a controller on a cluster, which has another."""
     return {name: value for name, value in os.environ.items() if name.startswith("WANDB_") and name != "WANDB_SERVICE"}
+
+
+def new_id() -> str:
+    """Of a run that is not in W&B yet."""
+    return secrets.token_hex(4)
+
+
+def shown_as(folder: RunFolder, config: WandbConfig) -> dict[str, Any]:
+    """Where in W&B a run of this folder belongs, and how it is described there."""
+    group = config.group or (None if os.environ.get("WANDB_RUN_GROUP") else folder.experiment)
+    return {
+        "folder": str(folder.path.resolve()), "project": config.project or os.environ.get("WANDB_PROJECT") or PROJECT,
+        "entity": config.entity, "group": group, "tags": config.tags, "notes": config.notes,
+    }  # fmt: skip
 
 
 class WandbSink:
@@ -75,14 +97,13 @@ class WandbSink:
         ends = [path.stat().st_size if path.exists() else 0 for path in (folder.metrics, folder.events)]
         if kept is not None and not replay:
             self._at = [min(was, end) for was, end in zip(kept.get("at") or ends, ends, strict=True)]
-        project = config.project or os.environ.get("WANDB_PROJECT") or PROJECT
-        self._kept = {"id": secrets.token_hex(4), "project": project, "entity": config.entity} | (kept or {})
+        about = shown_as(folder, config)
+        self._kept = {"id": new_id(), "project": about["project"], "entity": about["entity"]} | (kept or {})
         self._kept.pop("at", None)
         write_atomic(folder.wandb, json.dumps(self._kept) + "\n")
-        group = config.group or (None if os.environ.get("WANDB_RUN_GROUP") else folder.experiment)
+        job = "member" if folder.is_member else "training"
         return {
-            **self._kept, "folder": str(folder.path.resolve()), "mode": mode, "group": group, "name": folder.trial,
-            "job_type": "training", "tags": config.tags, "notes": config.notes, "at": self._at,
+            **about, **self._kept, "mode": mode, "name": folder.trial, "job_type": job, "at": self._at,
             "must_send": replay,
         }  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 from shoal.base.config import load_layers
 from shoal.base.errors import InputError
 from shoal.base.files import as_typed, check_name, make_folder, write_atomic
-from shoal.monitoring.run_folder import DEFAULT_ROOT, RunFolder
+from shoal.monitoring.run_folder import DEFAULT_ROOT, POPULATION, RunFolder
 from shoal.population.journal import Journal
 from shoal.population.state import State
 
@@ -61,7 +61,7 @@ class PopulationFolder:
     @property
     def settings(self) -> Path:
         """What all members share, and how they differ."""
-        return self.path / "population.yaml"
+        return self.path / POPULATION
 
     @property
     def exists(self) -> bool:

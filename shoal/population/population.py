@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal.api.experiment import LogConfig
 from shoal.api.population import BudgetConfig
 from shoal.base.errors import InputError
 from shoal.base.files import disk_trouble
@@ -23,6 +24,7 @@ from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.links import Limits
 from shoal.monitoring.run_folder import RunFolder, wall_time
 from shoal.population.copying import take_over
+from shoal.population.exporter import PopulationExporter
 from shoal.population.folder import PopulationFolder
 from shoal.population.journal import Line
 from shoal.population.slots import PATIENCE, Failed, Slots
@@ -30,6 +32,7 @@ from shoal.population.state import RETRIES, Member, State, summary
 from shoal.population.strategy import Strategy
 from shoal.population.turn import Result
 from shoal.runs.panel import Panel
+from shoal.runs.watchers import Watchers
 
 LOOK = 0.25
 """Seconds between two looks at the clock."""
@@ -52,12 +55,14 @@ class Population:
     """The members of one folder. `tell` hears what is worth a line; `show` is called again and again with the whole."""
 
     def __init__(
-        self, folder: PopulationFolder, strategy: Strategy, budget: BudgetConfig, limits: Limits, *, parallel: int,
-        tell: Tell, show: Callable[[Population], None],
+        self, folder: PopulationFolder, strategy: Strategy, budget: BudgetConfig, limits: Limits, log: LogConfig, *,
+        parallel: int, tell: Tell, show: Callable[[Population], None],
     ) -> None:  # fmt: skip
         self.folder, self.parallel = folder, parallel
         self._strategy, self._budget, self._limits, self._tell, self._show = strategy, budget, limits, tell, show
         self._journal = folder.journal
+        self._home, self._log = RunFolder(folder.path), log
+        self._watchers = Watchers(self._home, log.model_copy(update={"wandb": None}), folder.name)
         self._began = time.monotonic()
         self._interrupts = Interrupts()
         self._stop: str | None = None
@@ -65,19 +70,29 @@ class Population:
     def run(self) -> Ended:
         """Until there is nothing left to do, the budget is spent, or somebody ends it."""
         with disk_trouble(self.folder.path), ExitStack() as stack:
-            home = RunFolder(self.folder.path)
-            home.lock()
-            stack.callback(home.unlock)
+            self._home.lock()
+            stack.callback(self._home.unlock)
             stack.enter_context(closing(self._journal))
             self.state = State(self._journal.open())
             self._before = self.state.seconds
             self._write("begun", time=wall_time(), seconds=self._before)
+            stack.enter_context(self._watchers)  # before the slots: told of an error when nobody works any more
+            self._watchers.begin(self._tell, self._tell)
             self.slots = stack.enter_context(closing(Slots(self.folder.settings, self.parallel, self._limits)))
-            panel = stack.enter_context(closing(Panel(home, self.obey)))
+            panel = stack.enter_context(closing(Panel(self._home, self.obey)))
+            self._exporter = self._export(stack)
             with self._interrupts:
                 reason = self._work(panel)
             self._write("over", reason=reason, seconds=self.seconds)
+            self._watchers.end(reason, self.steps, self.updates)
         return Ended(self.folder.path, reason, self.state, self.seconds, self._interrupts.caught is not None)
+
+    def _export(self, stack: ExitStack) -> PopulationExporter | None:
+        if (config := self._log.prometheus) is None:
+            return None
+        exporter = stack.enter_context(closing(PopulationExporter(self._home, self.folder.name, config, self.parallel)))
+        self._tell(exporter.note)
+        return exporter
 
     @property
     def seconds(self) -> float:
@@ -99,9 +114,17 @@ class Population:
             if not self.state.paused:
                 self._fill_slots()
             self._show(self)
-            self.slots.wait(LOOK, panel)
-            panel.poll()
-            self._hear()
+            self._listen(panel)
+
+    def _listen(self, panel: Panel) -> None:
+        """Until somebody says something, or for a moment."""
+        self.slots.wait(LOOK, panel)
+        panel.poll()
+        self._hear()
+        self._watchers.look(self.steps, self.updates, self._word)
+        if self._exporter is not None:
+            paused = self._word == "paused"
+            self._exporter.look(self.state, busy=len(self.slots.busy), steps=self.steps, paused=paused)
 
     def _reason(self) -> str | None:
         if self._interrupts.caught:
@@ -123,6 +146,18 @@ class Population:
         """Of all members; of those in slots, as far as they last said."""
         open_ = [self.slots.at(name).get("steps", 0) - self.state.members[name].steps for name in self.slots.busy]
         return self.state.steps + sum(max(0, steps) for steps in open_)
+
+    @property
+    def updates(self) -> int:
+        """Of all members, with those that they took over; of those in slots, as far as they last said."""
+        return sum(self.slots.at(member.name).get("version", member.version) for member in self.state.members.values())
+
+    @property
+    def _word(self) -> str:
+        """Nobody waits for one whose members are all paused, by orders to each."""
+        living = self.state.living()
+        paused = self.state.paused or (bool(living) and all(member.state == "paused" for member in living))
+        return "stopping" if self._stop else "paused" if paused else "running"
 
     def _decide(self) -> None:
         while decisions := self._strategy.decide(self.state):
@@ -156,9 +191,7 @@ class Population:
         self.slots.recall(*self.slots.busy)
         deadline = time.monotonic() + PATIENCE
         while self.slots.busy and time.monotonic() < deadline:
-            self.slots.wait(LOOK, panel)
-            panel.poll()
-            self._hear()
+            self._listen(panel)
 
     # ------------------------------------------------------------ what became of turns
 
@@ -238,7 +271,7 @@ class Population:
         members = [self._status_of(member) for member in self.state.members.values()]
         return {
             "population": self.folder.name, "pid": os.getpid(),
-            "state": "stopping" if self._stop else "paused" if self.state.paused else "running",
+            "state": self._word,
             "elapsed": self.seconds, "steps": self.steps, "core_seconds": self.state.core_seconds,
             "budget": self._budget.model_dump(exclude_none=True), "slots": self.parallel,
             "processes": self.slots.pids(), "members": members,

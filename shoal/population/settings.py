@@ -9,7 +9,6 @@ from typing import Any
 from shoal.algorithms.settings import live_settings
 from shoal.api.experiment import Experiment
 from shoal.base.config import load_layers
-from shoal.base.errors import InputError
 from shoal.rollout.plans import algorithm_class
 
 SECTIONS = ("population", "sweep", "tune")
@@ -17,18 +16,13 @@ SECTIONS = ("population", "sweep", "tune")
 
 
 def member_experiment(path: Path, words: list[str]) -> Experiment:
-    """The settings of one member: those of the population with `words` on top."""
+    """The settings of one member: those of the population with `words` on top. At its port the population is served alone."""
     values = load_layers(path, words, saved=True)
-    return Experiment.parse({key: value for key, value in values.items() if key not in SECTIONS})
-
-
-def check_member(experiment: Experiment) -> None:
-    """What would not work where several share a machine."""
-    prometheus = experiment.log.prometheus
-    if prometheus is not None and prometheus.port != 0:
-        raise InputError(
-            f"log.prometheus.port = {prometheus.port}: members would all serve there; write 0 for any free port"
-        )
+    found = Experiment.parse({key: value for key, value in values.items() if key not in SECTIONS})
+    if (own := found.log.prometheus) is None:
+        return found
+    free = found.log.model_copy(update={"prometheus": own.model_copy(update={"port": 0})})
+    return found.model_copy(update={"log": free})
 
 
 def as_word(key: str, value: Any) -> str:

@@ -16,11 +16,12 @@ from shoal.base.errors import InputError
 from shoal.base.table import from_here
 from shoal.envs.registered import check_known
 from shoal.launchers.links import Limits
+from shoal.monitoring import prometheus
 from shoal.monitoring.wandb_sink import require_wandb
 from shoal.population.folder import PopulationFolder
 from shoal.population.pbt import PopulationTraining, ends_of_space
 from shoal.population.population import Ended, Population
-from shoal.population.settings import check_member, live_keys, member_experiment, settings_of
+from shoal.population.settings import live_keys, member_experiment, settings_of
 from shoal.population.strategy import Strategy
 from shoal.population.sweep import Sweep, members_of
 from shoal.population.view import PopulationView
@@ -113,6 +114,7 @@ def run(values: dict[str, Any], words: list[str], options: Options, make: MakeSt
         folder = PopulationFolder.open(root, options.name)
         values = folder.read_settings(words)
     experiment = Experiment.parse(values)
+    prometheus.check(experiment.log.prometheus)
     if not options.resume:
         folder = PopulationFolder.create(root, options.name)
     before = folder.settings.read_bytes() if options.resume else None
@@ -124,7 +126,8 @@ def run(values: dict[str, Any], words: list[str], options: Options, make: MakeSt
         raise
     with PopulationView(quiet=options.quiet) as view:
         return Population(
-            folder, strategy, budget, Limits.of(experiment), parallel=options.slots, tell=view.tell, show=view.show
+            folder, strategy, budget, Limits.of(experiment), experiment.log, parallel=options.slots, tell=view.tell,
+            show=view.show,
         ).run()  # fmt: skip
 
 
@@ -141,6 +144,5 @@ def _undo(folder: PopulationFolder, before: bytes | None) -> None:
 def check(member: Experiment) -> None:
     """What is wrong with the settings of a member shows before any is trained."""
     check_settings(member)
-    check_member(member)
     check_known(member.env, "local")
     require_wandb(member.log.wandb)

@@ -67,14 +67,16 @@ def run_in(
     here: Path | None = None, begun: Begun | None = None, turn: bool = False,
 ) -> Outcome:  # fmt: skip
     """One run in its folder, with whatever launcher; `notes`: the first lines to say; `here`: where it was started; `begun` is
-    called once the run takes orders; `turn`: of several, whose first one has written where the run came from."""
+    called once the run takes orders; `turn`: of several, whose first one has written where the run came from. Commands of
+    `log.notify` are not told of turns, but of the population."""
+    log = program.experiment.log
     with disk_trouble(folder.path), ExitStack() as stack:
         folder.lock()
         stack.callback(folder.unlock)
         stack.enter_context(_in_one_line(folder, on))
         stack.enter_context(disk_trouble(folder.path))
         stack.enter_context(log_to(folder.logs, on))
-        watchers = stack.enter_context(Watchers(folder, program.experiment.log))
+        watchers = stack.enter_context(Watchers(folder, log.model_copy(update={"notify": []}) if turn else log))
         # Workers first: a checkpoint that does not fit must not cost the run its settings.
         workers = stack.enter_context(closing(launcher(program, start, folder)))
         folder.write_config(program.experiment.model_dump())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from shoal.api.experiment import Experiment, WandbConfig
 from shoal.base.errors import InputError, ShoalError
 from shoal.monitoring.jsonl import newest_first
 from shoal.monitoring.run_folder import RunFolder
-from shoal.monitoring.wandb_sink import Tell, WandbSink, require_wandb, wandb_mode
+from shoal.monitoring.wandb_sink import Tell, WandbSink, wandb_of
 
 PATIENCE = 86_400.0
 """Seconds: whoever sends much waits for it."""
@@ -18,12 +17,9 @@ def push(folder: RunFolder, mode: str | None, tell: Tell) -> int:
     """The rows that W&B was given. An id that the run has is kept: W&B passes over what it has of it."""
     if folder.locked:
         raise InputError(f"{folder.name} is being trained: push it when it has ended")
-    given = Experiment.parse(folder.read_config()).log.wandb or WandbConfig()
-    config = WandbConfig.parse({**given.model_dump(), "mode": mode}, at="log.wandb")
-    chosen = wandb_mode(config)
+    config, chosen = wandb_of(folder, mode)
     if chosen is None:
         raise InputError("WANDB_MODE = disabled: push with --wandb online, or offline for files to sync later")
-    require_wandb(config)
     folder.lock()
     try:
         sink = WandbSink(folder, config, chosen, tell, tell, replay=True)

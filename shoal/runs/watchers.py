@@ -19,10 +19,13 @@ HURRIED = 2.0
 
 
 class Watchers:
-    """Those that the settings ask for. Nobody is started before `begin`; who is left when the run fails is told so."""
+    """Those that the settings ask for. Nobody is started before `begin`; who is left when the run fails is told so.
 
-    def __init__(self, folder: RunFolder, config: LogConfig) -> None:
-        self._folder, self._config = folder, config
+    `name`: what is watched, where that is no run.
+    """
+
+    def __init__(self, folder: RunFolder, config: LogConfig, name: str | None = None) -> None:
+        self._folder, self._config, self._name = folder, config, name
         self._wandb: WandbSink | None = None
         self._notifier: Notifier | None = None
         self._step, self._update = 0, 0
@@ -32,7 +35,7 @@ class Watchers:
         if self._config.wandb is not None and (mode := wandb_mode(self._config.wandb)) is not None:
             self._wandb = WandbSink(self._folder, self._config.wandb, mode, tell, stop)
         if self._config.notify:
-            self._notifier = Notifier(self._folder, self._config.notify, self._config.notify_after)
+            self._notifier = Notifier(self._folder, self._config.notify, self._config.notify_after, self._name)
         return [each.companion for each in (self._wandb, self._notifier) if each is not None]
 
     def look(self, step: int, update: int, state: str) -> None:

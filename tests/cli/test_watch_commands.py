@@ -43,7 +43,8 @@ def test_a_run_is_shown_from_its_resume_on_and_pushed(tmp_path: Path) -> None:
 def test_wrong_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = refused("train", "cartpole", "--wandb", "sometimes", *QUICK, cwd=tmp_path)
     assert "log.wandb.mode = 'sometimes': should be 'online', 'offline' or 'disabled'" in said
-    assert "there is no run 'nobody'" in refused("wandb-push", "nobody", cwd=tmp_path)
+    for command in ("wandb-push", "evaluate"):
+        assert "there is no run 'nobody'" in refused(command, "nobody", "--wandb", "offline", cwd=tmp_path)
     said = refused("train", "cartpole", "use_wandb=true", *QUICK, cwd=tmp_path)
     assert "did you mean 'log.wandb'?" in said
 

@@ -59,7 +59,14 @@ def ask(
 
 def test_the_token_lets_in_once_and_the_cookie_from_then_on(root: Path, dashboard: Any) -> None:
     shown = dashboard(root)
-    for path in ("/", "/api/runs/match?words=", "/static/app.js", "/run/cart/a", "/api/run/cart/a/logs/local.log"):
+    for path in (
+        "/",
+        "/api/runs/match?words=",
+        "/static/app.js",
+        "/run/cart/a",
+        "/api/run/cart/a/logs/local.log",
+        "/population/x",
+    ):
         assert ask(shown, path, cookie=None)[0] == 401
         assert ask(shown, path, cookie=f"shoal_{shown.port}=wrong")[0] == 401
         assert ask(shown, path + ("&" if "?" in path else "?") + "token=wrong", cookie=None)[0] == 401
@@ -155,6 +162,9 @@ def test_no_orders_unless_they_are_allowed(root: Path, dashboard: Any) -> None:
         "/api/run/cart/a/videos/config.yaml",
         "/api/run/%2e%2e/%2e%2e/stream",
         "/api/run/cart/a/logs/%5c..",
+        "/api/population/..%2f/curves",
+        "/api/population/%2e%2e/stream",
+        "/api/population/up/curves",
     ],
 )
 def test_traversal(root: Path, dashboard: Any, path: str) -> None:

@@ -11,17 +11,21 @@ from contextlib import closing
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shoal.api.evaluation import Match, Scores
 from shoal.api.experiment import Experiment, LogConfig, WandbConfig
 from shoal.base.descendants import below, children, lives
 from shoal.base.errors import InputError, ShoalError
+from shoal.cli import evaluate
 from shoal.monitoring import wandb_sink
 from shoal.monitoring.jsonl import append_line
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.wandb_sink import WandbSink, read_kept, require_wandb, wandb_mode
 from shoal.runs import train
+from shoal.runs.wandb_evaluation import table_of
 from shoal.runs.wandb_push import push
 from tests.cli.test_cli import start
 
@@ -128,6 +132,47 @@ def test_without_a_key_a_run_goes_on_offline(tmp_path: Path, monkeypatch: pytest
     (note,) = [str(event["text"]) for event in events(outcome.folder, "note") if "W&B" in str(event["text"])]
     assert "written offline" in note
     assert f"`shoal wandb-push {outcome.folder}`" in note
+
+
+def test_an_evaluation_by_hand_is_a_run_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = experiment(
+        2, wandb={"mode": "online", "project": "fish", "tags": ["quick"]}, notify=["true --token=s3cret"]
+    )
+    outcome = train.train(experiment(2), trial="one", root=tmp_path, on="inline", quiet=True)
+    run = outcome.folder
+    RunFolder(run).write_config(values.model_dump())
+    options: dict[str, Any] = {"checkpoint": "latest", "against": None, "openings": None}
+    evaluate.run(str(run), [], json=True, wandb="offline", stochastic=True, episodes=3, seed=7, **options)
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    (file,) = parts(run)
+    assert f"W&B: offline; send it by `wandb sync {file.parent}`" in said.err
+    about = described(file)
+    assert (about.project, about.run_group, about.display_name) == ("fish", "pond", "one@2")
+    assert (about.job_type, list(about.tags)) == ("evaluation", ["quick"])
+    (row,) = rows(file)
+    assert (row["eval/mean_reward"], row["eval/episodes"], row["eval/steps"]) == (
+        document["mean_return"],
+        3,
+        outcome.steps,
+    )
+    assert row["eval/ci_low"] < row["eval/mean_reward"] < row["eval/ci_high"]
+    table = json.loads((file.parent / "files" / row["eval/table"]["path"]).read_text())
+    assert table["columns"] == ["episode", "return", "length"]
+    assert sum(line[1] for line in table["data"]) / 3 == pytest.approx(document["mean_return"])
+    config = {item.key: json.loads(item.value_json) for item in about.config.update}
+    evaluated = {key: config["evaluated"][key] for key in ("run", "version", "seed", "stochastic", "wandb_id")}
+    assert evaluated == {"run": "pond/one", "version": 2, "seed": 7, "stochastic": True, "wandb_id": None}
+    assert b"s3cret" not in file.read_bytes()
+    assert not (run / "wandb.json").exists(), "the run itself is not there"
+
+
+def test_games_of_an_evaluation_are_a_table() -> None:
+    match = Match("past", {"red": "main", "blue": "past@4"}, {"red": 1.0, "blue": -1.0}, ["red"])
+    columns, games = table_of(Scores([1.0], [9], matches=[match]))
+    assert dict(zip(columns, games[0], strict=True)) == {
+        "episode": 1, "opponent": "past", "result": "win", "return": 1.0, "as": "red", "against": "past@4",
+    }  # fmt: skip
 
 
 @pytest.mark.slow

@@ -68,5 +68,5 @@ def test_runs_are_one_group_in_wandb(in_tmp: Path) -> None:
         run = in_tmp / f"runs/pond/seed-{seed}"
         (file,) = parts(run)
         about = described(file)
-        assert (about.run_group, about.display_name) == ("pond", f"seed-{seed}")
+        assert (about.run_group, about.display_name, about.job_type) == ("pond", f"seed-{seed}", "member")
         assert len(shown_rows(file)) == len((run / "metrics.jsonl").read_text().splitlines())

@@ -4,6 +4,7 @@ import { theme } from "./theme.js";
 const PAGES = [
   [/^\/$/, () => import("./pages/runs.js")],
   [/^\/compare$/, () => import("./pages/compare.js")],
+  [/^\/population\/([^/]+)$/, () => import("./pages/population.js")],
   [/^\/run\/([^/]+)\/([^/]+)$/, () => import("./pages/run.js")],
 ];
 

@@ -63,7 +63,7 @@ export class Chart {
     if (!width) return;
     const last = lines[0]?.y.findLast?.((v) => v !== null);
     this.now.textContent = lines.length === 1 && last !== undefined ? number(last) : "";
-    replace(this.chips, lines.length > 1 ? lines.map((line) => { const mark = h("i"); mark.style.background = colour(line.colour); return h("span", null, mark, line.label); }) : []);
+    replace(this.chips, lines.length > 1 ? lines.filter((line) => !line.quiet).map((line) => { const mark = h("i"); mark.style.background = colour(line.colour); return h("span", null, mark, line.label); }) : []);
     const shape = JSON.stringify([axis, log, lines.map((line) => [line.label, line.colour, !!line.points, !!line.low])]);
     const data = this.columns();
     if (this.u && this.built === shape) {

@@ -17,7 +17,8 @@ import { pill } from "./runs.js";
 export function show(main, experiment, trial) {
   const name = `${experiment}/${trial}`, home = `/api/run/${encodeURIComponent(experiment)}/${encodeURIComponent(trial)}`;
   document.title = `${name} – Shoal`;
-  replace(document.getElementById("crumbs"), h("a", { href: "/" }, "Runs"), " / ", h("a", { href: `/?q=${encodeURIComponent(`name=${experiment}`)}` }, experiment));
+  const crumbs = document.getElementById("crumbs");
+  replace(crumbs, h("a", { href: "/" }, "Runs"), " / ", h("a", { href: `/?q=${encodeURIComponent(`name=${experiment}`)}` }, experiment));
 
   const state = h("span"), sub = h("span", { class: "sub" }), why = h("p", { class: "soft" }), gone = h("p", { class: "error", role: "alert" });
   const commands = orders(home), top = facts(), shape = pipeline();
@@ -39,6 +40,7 @@ export function show(main, experiment, trial) {
   live(`${home}/stream`, {
     run(run) {
       gone.textContent = "";
+      if (run.population) replace(crumbs, h("a", { href: "/" }, "Runs"), " / ", h("a", { href: `/population/${encodeURIComponent(experiment)}` }, experiment));
       replace(state, pill(run));
       sub.textContent = [run.algorithm, run.env, run.seed && `seed ${run.seed}`].filter(Boolean).join(" · ");
       why.textContent = run.group !== "live" ? run.why : "";

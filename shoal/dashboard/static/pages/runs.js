@@ -85,7 +85,7 @@ export function show(main) {
       known.key = key;
       const live = members.filter((run) => run.group === "live").length;
       known.curve ??= h("td", { class: "curve" });
-      replace(known.row, h("td", { class: "pick" }), h("td", { class: "name", colspan: 6 }, name, " ", h("span", { class: "soft small" }, `${members.length} run${members.length > 1 ? "s" : ""}${live ? `, ${live} live` : ""}`)), h("td"), known.curve, h("td"));
+      replace(known.row, h("td", { class: "pick" }), h("td", { class: "name", colspan: 6 }, members[0].population ? h("a", { href: `/population/${encodeURIComponent(name)}` }, name) : name, " ", h("span", { class: "soft small" }, `${members.length} run${members.length > 1 ? "s" : ""}${live ? `, ${live} live` : ""}`)), h("td"), known.curve, h("td"));
       const query = members.slice(0, 100).map((run) => `run=${encodeURIComponent(run.run)}`).join("&");
       if (members.length > 1) get(`/api/runs/band?${query}`).then((band) => replace(known.curve, spark(band.line, "", band))).catch(() => {});
       else replace(known.curve);
@@ -108,7 +108,7 @@ export function show(main) {
     }
     replace(row,
       h("td", { class: "pick" }, row.box),
-      h("td", { class: "name" }, h("a", { href: `/run/${run.run}`, title: run.run }, run.run), h("span", { class: "soft small" }, [run.algorithm, run.env, run.seed && `seed ${run.seed}`].filter(Boolean).join(" · "))),
+      h("td", { class: "name" }, h("a", { href: `/run/${run.run}`, title: run.run }, run.run), h("span", { class: "soft small" }, run.population ? [h("a", { href: `/population/${encodeURIComponent(run.name)}` }, "population"), " · "] : null, [run.algorithm, run.env, run.seed && `seed ${run.seed}`].filter(Boolean).join(" · "))),
       h("td", { class: "state" }, pill(run), run.group !== "live" && run.why ? h("span", { class: "why", title: run.why }, run.why) : null),
       h("td", { class: "num score" }, run.score ? number(run.score.mean) : "–", run.score && run.score.low !== null ? h("span", { class: "interval" }, `${number(run.score.low)} to ${number(run.score.high)}`) : null),
       h("td", { class: "num return" }, number(run.last)),
