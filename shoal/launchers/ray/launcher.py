@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import ray
+from ray import cloudpickle
 from ray.util import placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -100,7 +101,7 @@ class RayLauncher(ProcessLauncher):
                 self._net.meetings(link.name),
             )
             posting = Posting(self._order(link, handles, facts[link.node]), facts[link.node], meetings)
-            self._ray.begin(link, posting.packed(), {name: self._net.points[name] for name in meetings})
+            self._ray.begin(link, cloudpickle.dumps(posting), {name: self._net.points[name] for name in meetings})
             link.machine = addresses[link.node]
             self._files.event("placed", process=link.name, node=link.machine, life=link.life.incarnation)
 

@@ -24,16 +24,12 @@ from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 
 
 class Posting(NamedTuple):
-    """Everything that a process is told; its holder passes it on unread."""
+    """Everything that a process is told, packed as Ray packs what it carries; its holder passes it on unread."""
 
     order: ProcessOrder
     agent: AgentFacts
     meetings: dict[str, Meeting]
     """Of the tallies that have ranks on other machines."""
-
-    def packed(self) -> bytes:
-        """As `multiprocessing` packs what it starts a process with."""
-        return bytes(ForkingPickler.dumps(self))
 
 
 class _ByHolder(NamedTuple):
