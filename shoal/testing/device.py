@@ -3,7 +3,8 @@
 What would fail or wait there fails or is counted here. An operator refuses tensors of the CPU beside its own. Copies to and from
 the device are counted by bytes, and every call that would make the CPU wait for the device is counted by name: `item`, copies that
 are not `non_blocking`, `nonzero`, boolean masks. What is copied to the CPU `non_blocking` arrives with the next such call, not
-before. Arithmetic is the CPU's own, so results are comparable to the bit. Importing this module makes the device known to torch.
+before. Arithmetic is the CPU's own, so results are comparable to the bit. Importing this module makes the device known to torch. That must be
+before the first backward pass of the process: torch counts devices then, and only then.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class PretendTensor(Tensor):
     @property
     def data(self) -> Tensor:
         """Without a graph; setting it lets this tensor lie where the other does."""
-        return self.detach()
+        return PretendTensor(self.held.detach())
 
     @data.setter
     def data(self, other: Tensor) -> None:
@@ -163,6 +164,8 @@ class PretendTensor(Tensor):
             _count(args[0].element_size(), to_device=False)
         inside = [each.held if isinstance(each, PretendTensor) else _own_device(each) for each in flat]
         own_args, own_kwargs = pytree.tree_unflatten(inside, spec)
+        if kwargs.get("device") is not None and torch.device(kwargs["device"]).type != DEVICE.type:
+            return func(*own_args, **own_kwargs)  # `zeros_like(ours, device="cpu")`
         return _wrapped(func, func(*own_args, **own_kwargs), args, kwargs)
 
 

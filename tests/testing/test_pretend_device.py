@@ -22,6 +22,8 @@ def test_factories_and_operators_stay_on_the_device() -> None:
     results = [made[0] * 2.0, made[1].new_zeros(2), torch.zeros_like(made[2]), torch.stack([made[0], made[0]]).amax(0)]
     assert {each.device for each in results} == {DEVICE}
     assert {part.device for part in made[2].split(2)} == {DEVICE}
+    assert torch.zeros_like(made[0], device="cpu").device.type == "cpu"
+    assert torch.zeros_like(torch.zeros(2), device=DEVICE).device == DEVICE
 
 
 @pytest.mark.parametrize(
