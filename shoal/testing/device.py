@@ -3,8 +3,10 @@
 What would fail or wait there fails or is counted here. An operator refuses tensors of the CPU beside its own. Copies to and from
 the device are counted by bytes, and every call that would make the CPU wait for the device is counted by name: `item`, copies that
 are not `non_blocking`, `nonzero`, boolean masks. What is copied to the CPU `non_blocking` arrives with the next such call, not
-before. Arithmetic is the CPU's own, so results are comparable to the bit. Importing this module makes the device known to torch. That must be
-before the first backward pass of the process: torch counts devices then, and only then.
+before. Arithmetic is the CPU's own, so results are comparable to the bit.
+
+Importing this module makes the device known to torch. That must be before the first backward pass of the process: torch counts
+devices then, and only then.
 """
 
 from __future__ import annotations
