@@ -55,14 +55,23 @@ RUNS: dict[str, dict[str, Any]] = {
     "average": {"placement": {"trainers": 2, "agree": {"name": "average", "every": 1}}},
     "gru": {"model": {"name": "gru", "hidden": [8]}, "algorithm": {"name": "impala", "unroll": 8, "normalise_rewards": True}},
     "dqn": {"algorithm": {"name": "dqn", **REPLAYED, "prioritised": True}, "stop": {"updates": 5}},
+    "sac": {
+        "env": {"id": "Pendulum-v1", "num_envs": 4}, "stop": {"updates": 8},
+        "algorithm": {"name": "sac", **REPLAYED, "unroll": 1, "warmup": 16},
+    },
+    "mappo, evaluated": {
+        "env": {"id": "shoal/multi-cartpole", "num_envs": 4}, "placement": {"inference": "worker"},
+        "algorithm": {"unroll": 8, "minibatch": 16, "critic": "central", "agent_ids": True, "normalise_values": True},
+        "evaluation": {"every": "2 updates", "episodes": 2},
+    },
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_there_has_the_weights_of_one_here(name: str, tmp_path: Path) -> None:
-    here, there = (
-        weights(tmp_path, trial, placed(RUNS[name], more)) for trial, more in (("cpu", {}), ("there", THERE))
-    )
+    own = RUNS[name]
+    more = {**THERE, "policy_device": "auto"} if "inference" in own.get("placement", {}) else THERE
+    here, there = weights(tmp_path, "cpu", own), weights(tmp_path, "there", placed(own, more))
     assert here.keys() == there.keys()
     for key, tensor in here.items():
         assert torch.allclose(there[key], tensor, 1e-4, 1e-5), f"{key}: {(there[key] - tensor).abs().max()}"
