@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shoal.algorithms.learner import advance
-from shoal.api.algorithm import Algorithm, Differentiable, Learner, NonFiniteError, Optimiser
+from shoal.algorithms.learner import Collecting, advance
+from shoal.api.algorithm import Algorithm, Differentiable, NonFiniteError, Optimiser
+from shoal.base.device import on_cpu
 from shoal.base.errors import ShoalError
 from shoal.base.flat import Flat
 from shoal.streams.primitives import Tally
@@ -36,7 +37,7 @@ LOOK = 0.5
 _SUMMED = (torch.float32, torch.float64)
 
 
-class AllreduceLearner(Learner):
+class AllreduceLearner(Collecting):
     """One of several replicas that start from equal parameters, and stay equal to the last bit.
 
     `alive` is called with every step, and while it waits for the others.
@@ -45,7 +46,7 @@ class AllreduceLearner(Learner):
     def __init__(
         self, tally: Tally, rank: int, patience: float = PATIENCE, alive: Callable[[], None] = lambda: None
     ) -> None:
-        self.steps = 0
+        super().__init__()
         self._tally, self._rank, self._patience, self._alive = tally, rank, patience, alive
         self._messages: dict[tuple[int, torch.dtype], _Message] = {}
 
@@ -55,23 +56,29 @@ class AllreduceLearner(Learner):
         gradients.zero_()
         failure = _backward(loss, gradients) if weight else None
         message = self._message(len(gradients), gradients.dtype)
-        torch.mul(gradients, weight, out=message.body)
+        if on_cpu(gradients):
+            torch.mul(gradients, weight, out=message.body)
+        else:
+            message.body.copy_(gradients).mul_(weight)
         message.array[-1] = weight
         self._sum(message.array)
         total = float(message.array[-1])
         if total == 0.0:
             return 0.0
-        torch.div(message.body, total, out=gradients)
+        if on_cpu(gradients):
+            torch.div(message.body, total, out=gradients)
+        else:
+            gradients.copy_(message.body.div_(total))
         try:
-            return advance(optimiser)
+            return self._kept(advance(optimiser))
         except NonFiniteError as error:
             raise failure or error from None
 
     def mean(self, value: Tensor) -> Tensor:
         kind = value.dtype if value.is_floating_point() else torch.float64
-        message = value.detach().flatten().to(kind if kind in _SUMMED else torch.float32, copy=True)
+        message = value.detach().flatten().to("cpu", kind if kind in _SUMMED else torch.float32, copy=True)
         self._sum(message.numpy())
-        return message.div_(self._tally.ranks).to(kind).view(value.shape)
+        return message.div_(self._tally.ranks).to(value.device, kind).view(value.shape)
 
     def _message(self, count: int, kind: torch.dtype) -> _Message:
         """Kept for each length: a trainer has one or a few, and cutting views takes as long as the arithmetic on small blocks."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from shoal.base.errors import InputError
@@ -108,6 +109,7 @@ class Update:
     """What one `update` has to say."""
 
     metrics: dict[str, Metric] = field(default_factory=dict)
+    """Their values may be tensors `[]` of the algorithm's device: see `Learner.collect`."""
     priorities: Tensor | None = None
     """`[B]`: of the batch's lanes, from 0 on; with `Replay.priorities` alone."""
 
@@ -121,8 +123,8 @@ class Optimiser(Protocol):
     statistics: Flat
     """All that it remembers, in one block: moments, counts. Replicas that train by `hogwild` share it."""
 
-    def apply(self) -> None:
-        """One step along `flat.gradients`."""
+    def apply(self, skipped: Tensor | None = None) -> None:
+        """One step along `flat.gradients`. `skipped`, on a device alone: float `[]`, 1 where nothing is to change."""
 
 
 class Differentiable(Protocol):
@@ -141,12 +143,18 @@ class Learner(Protocol):
     def step(self, loss: Tensor | Differentiable, optimiser: Optimiser, weight: float = 1.0) -> float:
         """One parameter change; the gradient's norm before clipping. NonFiniteError leaves the parameters untouched.
 
+        On a device nobody waits for the norm: it is a tensor `[]` to make a metric of, and the error comes with `collect`.
+
         `weight`: rows behind a loss that is a mean over rows. Replicas agree on the mean over all their rows; one that has none
         this time says 0 and steps along with the others. So all of them call `step` and `mean` equally often, in equal order.
         """
 
     def mean(self, value: Tensor) -> Tensor:
         """The mean over the replicas of this trainer: what they must share. Of equal shape on all; whole numbers give float64."""
+
+    def collect(self, update: Update) -> Update:
+        """What an update has to say, with all that is still on a device brought over at once. After every `Algorithm.update`."""
+        return update
 
 
 class NonFiniteError(ArithmeticError):
@@ -174,6 +182,8 @@ class Algorithm(ABC):
     """What a user should know of the settings, a line each: said when a run begins."""
     updates: int = 0
     """How many updates have been made: what random orders are counted by."""
+    device: torch.device = torch.device("cpu")
+    """Where it lives: that of the batches it learns from."""
 
     @abstractmethod
     def __init__(self, config: Any, model: Named, task: Task) -> None: ...
@@ -208,14 +218,29 @@ class Algorithm(ABC):
             )
         return {}
 
-    def blocks(self) -> list[Tensor]:
-        """All memory that `update` changes, as flat uint8 tensors: what it takes to go back to the state before it.
+    def flats(self) -> list[Flat]:
+        """All that it remembers: the policy, and the blocks and moments of all optimisers. A subclass adds targets and the like.
 
-        Here the policy, and the blocks and moments of all optimisers. Targets and the like are a subclass's to add; so is what
-        does not lie in a block, other than `updates`.
+        A copy of them is what it takes to go back to the state before an `update`; what does not lie in one, other than
+        `updates`, is a subclass's to see to. They are what moves to another device.
         """
         flats = [self.flat, *(flat for optimiser in self.optimisers for flat in (optimiser.flat, optimiser.statistics))]
-        return list({id(flat): flat.block for flat in flats}.values())
+        return list(dict.fromkeys(flats))
+
+    def blocks(self) -> list[Tensor]:
+        """The memory of `flats`, as uint8 tensors."""
+        return [flat.block for flat in self.flats()]
+
+    def to(self, device: torch.device) -> None:
+        """Live on another device from now on, with the same numbers. States are saved from any and loaded on any."""
+        for flat in self.flats():
+            flat.to(device)
+        self.device = device
+        self.moved()
+
+    def moved(self) -> None:
+        """It lives on `device` now: what was chosen for the one before, or lies in no block, is a subclass's to see to."""
+        return
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from shoal.api.cluster import ClusterConfig
 from shoal.api.env import Reduction
 from shoal.api.federation import FederationConfig
 from shoal.api.league import LeagueConfig
@@ -52,45 +53,6 @@ class EnvConfig(Config):
     """How copies are stepped: `native` by its own vector implementation, `loop` one by one, `auto` native if it exists."""
 
 
-class ResourcesConfig(Config):
-    """What one worker process reserves on a cluster."""
-
-    cpus: float = Field(1.0, ge=0)
-    """Cores; parts of one are allowed."""
-    gpus: float = Field(0.0, ge=0)
-    """Accelerators to reserve; parts of one are allowed. Networks run on the CPU all the same."""
-    memory: Count = Field(0, ge=0)
-    """Bytes; 0 reserves none."""
-    custom: dict[str, Annotated[float, Field(ge=0)]] = {}
-    """Resources of the cluster's own, by name."""
-
-
-class ClusterConfig(Config):
-    """How a cluster places the worker processes. Read by `--on ray`."""
-
-    actor: ResourcesConfig = ResourcesConfig()
-    """Of each actor."""
-    policy: ResourcesConfig = ResourcesConfig()
-    """Of each policy worker."""
-    trainer: ResourcesConfig = ResourcesConfig()
-    """Of each trainer, with the actors that live in its process."""
-    others: dict[str, ResourcesConfig] = {}
-    """Of each worker of another kind, by kind: `buffer`, `evaluation`, or one of your own."""
-    strategy: Literal["pack", "spread"] = "pack"
-    """On as few machines as hold them, or on as many as there are."""
-    head: bool = True
-    """Workers may live on the head node."""
-    wait: Duration = 60.0
-    """How long workers may be without a place before the run ends."""
-    weights: Literal["fp32", "fp16"] = "fp32"
-    """How parameters travel between machines; fp16 is half as much and not exact."""
-
-    def of(self, kind: str) -> ResourcesConfig:
-        """What a worker of that kind reserves."""
-        own = {"actor": self.actor, "policy": self.policy, "trainer": self.trainer}
-        return own.get(kind) or self.others.get(kind) or ResourcesConfig()
-
-
 class ActorRange(Config):
     """As many actors as a cluster has room for: they come and go with its machines. Read by `--on ray`."""
 
@@ -129,6 +91,10 @@ class PlacementConfig(Config):
     """How replicas agree: `allreduce` (one gradient, in step), `hogwild` (one memory) or `average` (mixed every K updates)."""
     together: bool | None = None
     """Actors live in the process of their trainer, and take turns with it; otherwise in processes of their own."""
+    device: str = "cpu"
+    """Where trainers learn: `cpu`, `cuda` (replicas are dealt over all there are), `cuda:1`, `mps`, or `auto`: by a probe."""
+    policy_device: str = "cpu"
+    """Where policy workers decide, by the same names; `auto`: where trainers learn."""
     max_lag: Count | None = Field(None, ge=0)
     """How many versions old experience may be: 0 waits for every update, 1 samples during one. Default: the algorithm's own."""
     exact: bool | None = None

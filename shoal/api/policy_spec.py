@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import torch
 from gymnasium import Space
 
 from shoal.api.algorithm import Algorithm, Task
@@ -62,6 +63,10 @@ class PolicyFacts:
     sequences: int = 0
     """Kept for replay, over all replicas of the trainer."""
     replay_nbytes: int = 0
+    drawn: int = 0
+    """Sequences of one batch from replay, over all replicas of the trainer."""
+    learner_nbytes: int = 0
+    """Parameters, gradients, optimisers and targets, with the copy that an update is taken back by."""
     notes: tuple[str, ...] = ()
     """What the algorithm has to say of its settings."""
 
@@ -133,10 +138,12 @@ class PolicyPlan:
         """Its agents, with the observations that a fragment holds."""
         return replace(self.spec.group, observation_space=self.sight.stored)
 
-    def copy_policy(self) -> tuple[Policy, Flat]:
+    def copy_policy(self, device: torch.device = torch.device("cpu")) -> tuple[Policy, Flat]:
         """A policy to act with, and the block that its versions are loaded into."""
         policy = copy.deepcopy(self.algorithm.policy)
-        return policy, Flat(policy, gradients=False)
+        flat = Flat(policy, gradients=False)
+        flat.to(device)
+        return policy, flat
 
 
 register("space", Space, space_to_plain, space_from_plain)

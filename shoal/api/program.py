@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
+from shoal.api.cluster import ResourcesConfig
 from shoal.api.env import Footprint
-from shoal.api.experiment import ActorRange, Experiment, ResourcesConfig
+from shoal.api.experiment import ActorRange, Experiment
 from shoal.api.messages import Message
 from shoal.api.policy_spec import Opponent, PolicyPlan, PolicySpec
 from shoal.api.worker import Worker
@@ -148,6 +149,7 @@ class Process:
     resources: dict[str, float]
     """What a cluster reserves for it."""
     device: str = "cpu"
+    """Of its worker with networks, by name."""
     fate: str = ""
     """Processes of equal fate go down and come back together."""
     needed: bool = True
@@ -303,6 +305,10 @@ class WorkerSpec(Config):
         """The process it lives in."""
         return self.name
 
+    def device(self, program: Program) -> str:
+        """Where its networks live, by name: `cpu`, `cuda`, `cuda:1`."""
+        return "cpu"
+
     def fate(self, program: Program) -> str:
         """Processes whose workers name the same word here go down and come back together. Empty: its own."""
         return ""
@@ -312,8 +318,11 @@ class WorkerSpec(Config):
         return True
 
     def resources(self, program: Program) -> ResourcesConfig:
-        """What a cluster reserves for its process."""
-        return program.experiment.placement.cluster.of(self.kind)
+        """What a cluster reserves for its process: an accelerator too where its networks live on one."""
+        requested = program.experiment.placement.cluster.of(self.kind)
+        if requested.gpus or not self.device(program).startswith("cuda"):
+            return requested
+        return requested.model_copy(update={"gpus": 1.0})
 
     def ports(self, program: Program, plans: Mapping[str, PolicyPlan]) -> list[Port]:
         """The streams it reads and writes. `plans`: the policies that learn, as they are built for this alone."""

@@ -6,8 +6,14 @@ the block, so the module works as before.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from shoal.base.device import on_cpu
+from shoal.base.transfer import cpu_memory
 
 _ALIGN = 64
 
@@ -26,6 +32,8 @@ class Flat:
 
     def __init__(self, module: nn.Module, *, gradients: bool) -> None:
         self._module = module
+        self._copy: Tensor | None = None
+        """Of the block, on the CPU, where it lies on a device."""
         parameters, buffers = list(module.parameters()), list(module.buffers())
         dtypes = {p.dtype for p in parameters} or {torch.float32}
         if len(dtypes) != 1:
@@ -51,6 +59,14 @@ class Flat:
         self.parameters = block[:size].view(dtype)
         self._move(fill=fill)
 
+    def to(self, device: torch.device) -> None:
+        """Lie on another device from now on, with the same numbers; gradients begin at zero there."""
+        if self.block.device == device:
+            return
+        if self.gradients is not None:
+            self.gradients = torch.zeros_like(self.gradients, device=device)
+        self.adopt(self.block.to(device), fill=False)
+
     def _move(self, *, fill: bool) -> None:
         """Make every tensor of the module a view of the block."""
         self._move_parameters(fill=fill)
@@ -58,17 +74,29 @@ class Flat:
 
     def _move_parameters(self, *, fill: bool) -> None:
         start = 0
-        for parameter in self._module.parameters():
+        for name, parameter in list(self._module.named_parameters()):
             stop = start + parameter.numel()
             view = self.parameters[start:stop].view(parameter.shape)
             if fill:
                 view.copy_(parameter.data)
-            parameter.data = view
+            if parameter.device == view.device:
+                parameter.data = view
+            else:
+                parameter = self._replace(name, parameter, view)
             if self.gradients is not None:
                 parameter.grad = self.gradients[start:stop].view(parameter.shape)
             else:
                 parameter.requires_grad_(False)
             start = stop
+
+    def _replace(self, name: str, old: nn.Parameter, view: Tensor) -> nn.Parameter:
+        """A parameter stays on its device: where it is to lie on another, a new one takes its place, wherever it was used."""
+        new = nn.Parameter(view.data)  # what is written to its neighbours in the block is no change of it
+        for each, other in list(self._module.named_parameters(remove_duplicate=False)):
+            if other is old:
+                owner, _, leaf = each.rpartition(".")
+                setattr(self._module.get_submodule(owner), leaf, new)
+        return new
 
     def _move_buffers(self, start: int, *, fill: bool) -> None:
         for name, buffer in list(self._module.named_buffers()):
@@ -93,3 +121,24 @@ class Flat:
     def load(self, block: Tensor) -> None:
         """Take over another version of the same module."""
         self.block.copy_(block)
+
+    def version(self) -> np.ndarray:
+        """uint8 `[nbytes]` to publish: the block itself or, from a device, a copy that is good until the next call."""
+        if on_cpu(self.block):
+            return self.block.numpy()
+        return self._beside().copy_(self.block).numpy()
+
+    def read(self, fill: Callable[[np.ndarray], bool]) -> bool:
+        """Let `fill` write another version over this one; False: it did not."""
+        if on_cpu(self.block):
+            return fill(self.block.numpy())
+        copy = self._beside()
+        if not fill(copy.numpy()):
+            return False
+        self.block.copy_(copy)
+        return True
+
+    def _beside(self) -> Tensor:
+        if self._copy is None:
+            self._copy = cpu_memory(self.nbytes, self.block.device)
+        return self._copy

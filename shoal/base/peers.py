@@ -37,6 +37,7 @@ KEYS = {
     "placement.actors": "num_workers num_env_runners num_rollout_workers actors",
     "placement.trainers": "num_learners",
     "placement.cluster.trainer.gpus": "num_gpus",
+    "placement.device": "device cuda",
     "env.id": "env_id env_name",
     "env.kwargs": "env_config env_kwargs env_args",
     "env.wrappers": "wrapper env_wrapper frame_stack",

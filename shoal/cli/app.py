@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.arguments import Address, Json, Openings, Overrides, Recipe, Run, Runs, Stochastic, Wandb
+from shoal.cli.arguments import Address, Device, Json, Openings, Overrides, Recipe, Run, Runs, Stochastic, Wandb
 from shoal.cli.credentials import credentials
 from shoal.cli.federation_commands import child, parent
 from shoal.cli.games import exploit, play, tournament
@@ -57,6 +57,7 @@ def train(
         bool, typer.Option("--detach", help="Leave once the run has begun: it goes on by itself.")
     ] = False,
     parallel: Parallel = None,
+    device: Device = None,
     wandb: Wandb = None,
     prometheus: Annotated[
         str | None, typer.Option(metavar="[PORT]", help="Serve the run's numbers to Prometheus; 0: at any free port.")
@@ -67,6 +68,7 @@ def train(
 
     cluster = {"address": address, "working_dir": working_dir, "detach": detach}
     watched = [f"log.wandb.mode={wandb}"] if wandb else []
+    watched += [f"placement.device={device}"] if device else []
     if prometheus is not None:
         watched.append(f"log.prometheus.port={prometheus}" if prometheus else "log.prometheus={}")
     options = {"trial": trial, "seed": seed, "on": on, "resume": resume, "parallel": parallel}
@@ -312,12 +314,14 @@ def plan(
     overrides: Overrides = None,
     on: Annotated[str, typer.Option(help="For whom: with ray, also what fits where and what does not.")] = "local",
     address: Address = None,
+    device: Device = None,
     json: Json = False,
 ) -> None:
     """Show what would run: workers, batch sizes, memory, every setting. Starts nothing."""
     from shoal.cli.plan import run
 
-    run(recipe, overrides or [], json=json, on=on, address=address)
+    placed = [f"placement.device={device}"] if device else []
+    run(recipe, [*(overrides or []), *placed], json=json, on=on, address=address)
 
 
 @app.command()

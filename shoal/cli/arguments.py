@@ -32,4 +32,7 @@ Wandb = Annotated[
     str | None,
     typer.Option(metavar="online|offline|disabled", help="Show it in Weights & Biases: log.wandb.mode, in a word."),
 ]
+Device = Annotated[
+    str | None, typer.Option(metavar="auto|cpu|cuda|...", help="Where trainers learn: placement.device, in a word.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

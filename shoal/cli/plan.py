@@ -59,6 +59,12 @@ def _show(plan: dict[str, Any], cluster: list[str]) -> None:
             print(
                 f"          replay of {policy['sequences_of_replay']:,} sequences, {policy['bytes_of_replay']:,} bytes"
             )
+        if (there := policy["on_device"])["device"] != "cpu":
+            parameters, batch = (there[key] / 1e6 for key in ("bytes_of_parameters", "bytes_of_batch"))
+            print(
+                f"          on {there['device']}: {parameters:.1f} MB of parameters, gradients and optimiser, {batch:.1f} MB a "
+                "batch; replay stays on the CPU, activations come on top"
+            )
         for note in policy["notes"]:
             print(f"          {note}")
     if (game := plan["games"]) is not None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from shoal.api.policy import Model
 from shoal.base.config import Config
+from shoal.base.device import on_cpu
 from shoal.base.errors import InputError
 from shoal.base.tree import Tree
 from shoal.models.layers import Dense, Width, orthogonal
@@ -66,7 +67,7 @@ def channels_last(x: Tensor) -> Tensor:
 
     Four planes of bytes are woven together as numbers of 32 bits: 12 us for a stack of 84 x 84, where PyTorch takes 43.
     """
-    woven = x.dtype == torch.uint8 and x.shape[1] == WOVEN and x.device.type == "cpu" and sys.byteorder == "little"
+    woven = x.dtype == torch.uint8 and x.shape[1] == WOVEN and on_cpu(x) and sys.byteorder == "little"
     if not woven or x.is_contiguous(memory_format=torch.channels_last):
         return x.contiguous(memory_format=torch.channels_last)
     planes = x.numpy()

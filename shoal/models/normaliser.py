@@ -15,6 +15,7 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from shoal.api.algorithm import NonFiniteError
+from shoal.base.device import on_cpu
 from shoal.base.tree import Tree
 from shoal.models.tree import Path, leaf_at, leaf_spaces
 
@@ -41,16 +42,18 @@ class Moments(nn.Module):
         """`[..., *shape]` -> the same with zero mean and unit variance, clipped; before any update the input itself."""
         if torch.compiler.is_compiling():  # `torch.export` cannot follow a branch on data; without one it is slower
             return torch.where(self.count > 0, self._scaled(x), x)
+        if not on_cpu(x):  # nor does a device wait for one
+            return torch.where(self.count > 0, self._scaled(x), x)
         return self._scaled(x) if self.count else x
 
     def _scaled(self, x: Tensor) -> Tensor:
         return (x - self.mean).mul_(self.scale).clamp_(-CLIP, CLIP)
 
-    def sums(self, x: Tensor, valid: Tensor) -> Tensor:
-        """Of the valid rows, float64 `[1 + 2 * size]`: count, sum and sum of squares of their offsets from the mean."""
-        rows = x[valid].double()
-        excess = rows.reshape(len(rows), self.mean.numel()) - self.mean.double().flatten()
-        return torch.cat([valid.sum().double().reshape(1), excess.sum(0), excess.square().sum(0)])
+    def sums(self, rows: Tensor) -> Tensor:
+        """Of rows `[N, *shape]`, float64 `[1 + 2 * size]`: count, sum and sum of squares of their offsets from the mean."""
+        count = torch.full((1,), len(rows), dtype=torch.float64, device=rows.device)
+        excess = rows.double().reshape(len(rows), self.mean.numel()) - self.mean.double().flatten()
+        return torch.cat([count, excess.sum(0), excess.square().sum(0)])
 
     def merge(self, sums: Tensor) -> None:
         """Chan et al. (1979), equation 2.1, with sums taken about the old mean."""
@@ -99,7 +102,9 @@ class ObservationNormaliser(nn.Module):
         """
         if not self.by_path:
             return
-        sums = [moments.sums(leaf_at(observation, path), valid) for path, moments in self.by_path.items()]
+        places = valid.flatten().nonzero().squeeze(1)
+        leaves = {path: leaf_at(observation, path).flatten(0, 1) for path in self.by_path}
+        sums = [moments.sums(leaves[path].index_select(0, places)) for path, moments in self.by_path.items()]
         parts = mean(torch.cat(sums)).split([len(part) for part in sums])
         for part, path in zip(parts, self.by_path, strict=True):
             if not part.isfinite().all():

@@ -17,6 +17,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
+from shoal.base.device import on_cpu
+
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
@@ -32,7 +34,7 @@ def unroll_gru(cell: nn.GRUCell, x: Tensor, h: Tensor, first: Tensor) -> Tensor:
 
 def unroll_lstm(cell: nn.LSTMCell, x: Tensor, h: Tensor, c: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
     """As `unroll_gru`, with a second state: `[R, B, H]` and the cell state after the last row."""
-    if int(first.any(1).sum()) * ROWS_PER_CALL <= len(first):
+    if on_cpu(first) and int(first.any(1).sum()) * ROWS_PER_CALL <= len(first):
         return _lstm_calls(cell, x, h, c, first)
     bias = cell.bias_ih + cell.bias_hh
     outputs: tuple[Tensor, Tensor] = _LSTM.apply(x, h, c, first, cell.weight_ih, bias, cell.weight_hh)
@@ -53,6 +55,11 @@ def _lstm_calls(cell: nn.LSTMCell, x: Tensor, h: Tensor, c: Tensor, first: Tenso
         h, c = h_last[0], c_last[0]
         outputs.append(rows)
     return torch.cat(outputs), c
+
+
+def _cuts(first: Tensor) -> list[bool]:
+    """Rows with a restart; on a device any may be: nobody waits to know, and filling nothing changes nothing."""
+    return first.any(1).tolist() if on_cpu(first) else [True] * len(first)
 
 
 def _previous(initial: Tensor, states: Tensor, first: Tensor) -> Tensor:
@@ -78,7 +85,7 @@ class _GRU(Function):
         gates = linear(x, weight_ih, torch.cat([bias_ih[: 2 * size] + bias_rz, bias_ih[2 * size :]]))
         h_n = h.new_empty(*first.shape, size)
         outputs = torch.empty_like(h_n)
-        ctx.cuts = first.any(1).tolist()
+        ctx.cuts = _cuts(first)
         rows = _rows([first.unsqueeze(-1), gates[..., : 2 * size], *gates.split(size, -1), h_n, outputs])
         previous = h
         for cut, (restart, rz, r, z, n, candidate, output) in zip(ctx.cuts, rows, strict=True):
@@ -133,7 +140,7 @@ class _LSTM(Function):
         gates = linear(x, weight_ih, bias)
         cells = h.new_empty(*first.shape, size)
         tanh_cells, outputs = torch.empty_like(cells), torch.empty_like(cells)
-        ctx.cuts = first.any(1).tolist()
+        ctx.cuts = _cuts(first)
         states = [cells, tanh_cells, outputs]
         rows = _rows([first.unsqueeze(-1), gates, gates[..., : 2 * size], *gates.split(size, -1), *states])
         previous, memory = h, c

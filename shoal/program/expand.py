@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.api.algorithm import Task
+from shoal.api.algorithm import Algorithm, Task
 from shoal.api.evaluation import SELF
 from shoal.api.experiment import Experiment
 from shoal.api.policy_spec import Opponent, PolicyFacts, PolicyPlan, PolicySpec, Source
@@ -175,9 +175,15 @@ def _plan(experiment: Experiment, spec: PolicySpec, facts: EnvFacts) -> PolicyPl
     known = PolicyFacts(
         flat.parameters.numel(), flat.parameters.nbytes, flat.nbytes, needs.unroll,
         needs.burn_in + needs.unroll + needs.bootstrap, needs.max_lag, needs.replay is not None,
-        sequences_of(plan), nbytes_of(plan) if needs.replay is not None else 0, notes,
+        sequences_of(plan), nbytes_of(plan) if needs.replay is not None else 0,
+        0 if needs.replay is None else needs.replay.sequences, _learner_nbytes(algorithm), notes,
     )  # fmt: skip
     return PolicyPlan(replace(spec, facts=known), algorithm)
+
+
+def _learner_nbytes(algorithm: Algorithm) -> int:
+    gradients = [flat.gradients for flat in algorithm.flats() if flat.gradients is not None]
+    return sum(each.nbytes for each in gradients) + 2 * sum(block.nbytes for block in algorithm.blocks())
 
 
 def _check_pasts(specs: dict[str, PolicySpec], plans: dict[str, PolicyPlan]) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Collection
 
 from shoal.api.experiment import ActorRange, Experiment, PlacementConfig
 from shoal.api.policy_spec import PolicyPlan
+from shoal.api.program import resolved
 from shoal.base.config import Named
+from shoal.base.device import AUTO, CPU, accelerator
 from shoal.base.errors import InputError
 from shoal.workers.replica_sync import SYNCS, ReplicaSync
 
@@ -80,11 +82,29 @@ def resolve_placement(experiment: Experiment, plans: Collection[PolicyPlan], *, 
     changes = {
         "trainers": trainers, "actors": requested.actors if elastic else actors, "max_lag": lag, "agree": agree,
         "together": requested.together if requested.together is not None else requested.actors is None and not requested.buffers,
-        "exact": requested.exact if requested.exact is not None else by_default,
+        "exact": requested.exact if requested.exact is not None else by_default, **_devices(requested),
     }  # fmt: skip
     placement = requested.model_copy(update=changes)
+    _check_devices(placement, sync)
     _check_buffers(placement, requested, plans)
     return placement
+
+
+def _devices(requested: PlacementConfig) -> dict[str, str]:
+    """By name. `auto` that no probe has decided is whatever is here."""
+    device = (accelerator() or CPU) if requested.device == AUTO else requested.device
+    return {"device": device, "policy_device": device if requested.policy_device == AUTO else requested.policy_device}
+
+
+def _check_devices(placement: PlacementConfig, sync: type[ReplicaSync]) -> None:
+    if placement.policy_device != CPU and placement.inference != "worker":
+        raise InputError(
+            f"placement.policy_device = '{placement.policy_device}': actors decide on the CPU; set placement.inference = worker"
+        )
+    if placement.device != CPU and sync.one_machine and resolved(placement.trainers) > 1:
+        raise InputError(
+            f"placement.device = '{placement.device}': hogwild replicas share memory of the CPU; choose agree: allreduce"
+        )
 
 
 def _sync(agree: Named) -> type[ReplicaSync]:

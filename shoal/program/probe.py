@@ -16,6 +16,7 @@ from shoal.api.experiment import Experiment, PlacementConfig
 from shoal.api.messages import Episodes
 from shoal.api.program import Program, resolved
 from shoal.api.worker import Heartbeat, Worker
+from shoal.base.device import AUTO, CPU, accelerator
 from shoal.base.errors import InputError
 from shoal.envs.curriculum import check_stages
 from shoal.program.env_facts import EnvFacts, inspect_env
@@ -75,10 +76,28 @@ def survey(heartbeat: Heartbeat, experiment: Experiment, *, place: bool) -> Surv
     check_stages(experiment)
     facts = inspect_env(experiment)
     heartbeat.rest()
+    experiment, device = choose_device(experiment, facts, heartbeat)
     if not place:
-        return Survey(experiment, facts, None)
+        return Survey(experiment, facts, device)
     chosen, why = choose_placement(experiment, facts, heartbeat)
-    return Survey(chosen, facts, why)
+    return Survey(chosen, facts, "; ".join(filter(None, (device, why))) or None)
+
+
+def choose_device(experiment: Experiment, facts: EnvFacts, heartbeat: Heartbeat) -> tuple[Experiment, str | None]:
+    """The experiment with a device in the place of `auto`, and a line that says why: an accelerator must be worth it."""
+    placement, kind = experiment.placement, accelerator()
+    if placement.device != AUTO:
+        return experiment, None
+
+    def on(name: str) -> Experiment:
+        return experiment.model_copy(update={"placement": placement.model_copy(update={"device": name})})
+
+    if kind is None:
+        return on(CPU), "placement.device: cpu, there is no accelerator here"
+    here, there = (_measure(expand(on(name), facts=facts), heartbeat)[1] for name in (CPU, kind))
+    chosen = kind if there < WORTH * here else CPU
+    times = f"a round is learned from in {1000 * there:.0f} ms on {kind}, in {1000 * here:.0f} ms on the CPU"
+    return on(chosen), f"placement.device: {chosen}, {times}"
 
 
 def choose_placement(

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shoal.api.experiment import Experiment, ResourcesConfig
+from shoal.api.cluster import ResourcesConfig
+from shoal.api.experiment import Experiment
 from shoal.api.policy_spec import PolicyPlan
 from shoal.api.program import (
     CONTROLLER,
@@ -25,6 +26,7 @@ from shoal.api.program import (
     WorkerSpec,
     load_kind,
 )
+from shoal.base.device import CPU
 from shoal.base.errors import InputError
 from shoal.streams import names
 from shoal.streams.control import ORDERS
@@ -64,6 +66,7 @@ def _processes(program: Program, kinds: Sequence[type[WorkerSpec]]) -> Iterator[
             fate=next((fate for spec in specs if (fate := spec.fate(program))), ""),
             needed=any(spec.needed(program) for spec in specs), pinned=any(spec.pinned for spec in specs),
             at_home=any(spec.at_home for spec in specs),
+            device=next((name for spec in specs if (name := spec.device(program)) != CPU), CPU),
         )  # fmt: skip
 
 

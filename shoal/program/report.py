@@ -34,6 +34,7 @@ def plan_of(program: Program) -> dict[str, Any]:
             "bytes_of_sample_ring": sum(map(nbytes_of, samples)),
             "sequences_of_replay": facts.sequences,
             "bytes_of_replay": facts.replay_nbytes + sum(map(nbytes_of, batches)),
+            "on_device": _on_device(program, name),
             "notes": list(facts.notes),
         }
     kinds = Counter(NAMES.get(worker.kind, worker.kind) for worker in program.workers)
@@ -54,6 +55,19 @@ def plan_of(program: Program) -> dict[str, Any]:
         "memory_bytes": replay + sum(map(nbytes_of, program.streams.values())),
         "settings": program.experiment.model_dump(),
     }
+
+
+def _on_device(program: Program, name: str) -> dict[str, Any]:
+    """What one replica of a policy's trainer keeps there; what is kept for replay stays in the memory of the CPU."""
+    facts, replicas = program.policies[name].facts, program.trainers
+    if facts.replays:
+        batch = facts.replay_nbytes // facts.sequences * (facts.drawn // replicas)
+    else:
+        samples = [program.streams[names.sample(producer, name)] for producer in program.producers_of(0)]
+        batch = sum(stream.layout.nbytes for stream in samples if isinstance(stream, RingStream))
+    return {
+        "device": program.experiment.placement.device, "bytes_of_parameters": facts.learner_nbytes, "bytes_of_batch": batch,
+    }  # fmt: skip
 
 
 def _games(program: Program) -> dict[str, int] | None:

@@ -28,7 +28,7 @@ def make_seat(
     builder: TrajectoryBuilder | None = None, *, decisions: int = 0, watched: bool = False,
 ) -> Seat:  # fmt: skip
     """A policy's seat, with the columns that its spec names. `watched`: answers say what the policy thinks of them."""
-    state = tree_map(lambda t: t.numpy(), policy.initial_state(len(noise.lanes)))
+    state = tree_map(lambda t: t.cpu().numpy(), policy.initial_state(len(noise.lanes)))
     columns = None if spec.whole_group else list(spec.columns)
     needs = plan.algorithm.needs if plan is not None else None
     team = TeamLanes(needs.team_reward) if needs is not None and needs.lane == "env" else None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.api.experiment import ClusterConfig, Experiment
+from shoal.api.cluster import ClusterConfig
+from shoal.api.experiment import Experiment
 from shoal.base.config import Named
+from shoal.base.device import CPU
 from shoal.base.files import as_typed
 from shoal.monitoring.run_facts import Learning, RunFacts
 from shoal.rollout.plans import algorithm_class
@@ -30,10 +32,10 @@ def unused_settings(experiment: Experiment, on: str) -> list[str]:
     """A line for what was asked for and is not had."""
     cluster = experiment.placement.cluster
     if on != "ray" and cluster != ClusterConfig():
-        return [
-            f"placement.cluster is ignored with --on {on}: only --on ray reserves resources; networks run on the CPU"
-        ]
+        return [f"placement.cluster is ignored with --on {on}: only --on ray reserves resources"]
     kinds = ("actor", "policy", "trainer", *cluster.others)
-    if on == "ray" and (gpus := [kind for kind in kinds if cluster.of(kind).gpus]):
-        return [f"placement.cluster.{gpus[0]}.gpus is reserved and not used: networks run on the CPU"]
+    devices = {"trainer": experiment.placement.device, "policy": experiment.placement.policy_device}
+    idle = [kind for kind in kinds if cluster.of(kind).gpus and devices.get(kind, CPU) == CPU]
+    if on == "ray" and idle:
+        return [f"placement.cluster.{idle[0]}.gpus is reserved and not used: its networks run on the CPU"]
     return []

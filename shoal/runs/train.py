@@ -10,10 +10,11 @@ from pathlib import Path
 import torch
 
 from shoal.api.callback import Callback
-from shoal.api.experiment import ActorRange, Experiment
+from shoal.api.experiment import ActorRange, Experiment, PlacementConfig
 from shoal.api.program import Program
 from shoal.api.worker import Heartbeat
 from shoal.base.descendants import no_new_children
+from shoal.base.device import AUTO, find_device
 from shoal.base.errors import InputError
 from shoal.base.table import being_imported, from_here
 from shoal.checkpoints.checkpoint import Checkpoint
@@ -94,7 +95,8 @@ def resume(
         from shoal.runs.ray import driver
 
         return driver.go_on(folder, experiment, cluster or Cluster(), quiet=quiet)
-    facts = _survey(experiment, on, quiet, place=False).facts
+    found = _survey(experiment, on, quiet, place=False)
+    experiment, facts = found.experiment, found.facts
     start = CheckpointStore(folder.checkpoints, keep=experiment.checkpoint.keep).latest()
     return _train(folder, _expand(experiment, on, facts), start, on, quiet, callbacks, here, begun)
 
@@ -102,11 +104,19 @@ def resume(
 def _survey(experiment: Experiment, on: str, quiet: bool, *, place: bool) -> Survey:
     """In one process for those who debug it; otherwise in one that may hang or die."""
     check_settings(experiment)
+    check_devices(experiment.placement)
     if on == "inline":
         return survey(Heartbeat(), experiment, place=place)
     what = f"a look at {experiment.env.id}"
     with nullcontext() if quiet else waiting(f"{what}, and which placement is fastest on this machine"):
         return Errand(what, Limits.of(experiment), nothing).run(survey, experiment, place=place)
+
+
+def check_devices(placement: PlacementConfig) -> None:
+    """They are here. On a cluster it is the workers' machines that count."""
+    for key in ("device", "policy_device"):
+        if (name := getattr(placement, key)) != AUTO:
+            find_device(name, key=f"placement.{key}")
 
 
 def check_launcher(on: str) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 
 from shoal.api.policy import Policy, Request
+from shoal.base.device import CPU
+from shoal.base.transfer import to_cpu, to_device
 from shoal.base.tree import Tree, tree_map
 from shoal.streams.parameter import ParameterReader
 
@@ -76,13 +78,15 @@ class InlineInference(InferenceClient):
         return answer
 
 
-def decide(policy: Policy, ask: Ask, *, explore: bool, version: int) -> Answer:
-    """One padded forward."""
+def decide(
+    policy: Policy, ask: Ask, *, explore: bool, version: int, device: torch.device = torch.device("cpu")
+) -> Answer:  # fmt: skip
+    """One padded forward, by a policy that lives on `device`."""
     rows = len(ask.first)
     padded = _padded(rows)
     quick = policy.quick()
     if quick is None:
-        return _decide_by_torch(policy, ask, padded, explore=explore, version=version)
+        return _decide_by_torch(policy, ask, padded, explore=explore, version=version, device=device)
     columns = (ask.observation, ask.noise, ask.action_mask)
     if padded is not None:
         columns = tree_map(lambda array: array.take(padded, 0), columns)
@@ -100,15 +104,16 @@ def appraise(policy: Policy, ask: Ask, action: np.ndarray) -> dict[str, np.ndarr
 
 
 @torch.inference_mode()
-def _decide_by_torch(policy: Policy, ask: Ask, padded: np.ndarray | None, *, explore: bool, version: int) -> Answer:
-    rows = len(ask.first)
-    decision = policy.act(_request(ask, padded), explore=explore)
-    return Answer(
-        action=decision.action.numpy()[:rows],
-        extras={name: value.numpy()[:rows] for name, value in decision.extras.items()},
-        state=tree_map(lambda t: t.numpy()[:rows], decision.state),
-        version=version,
-    )
+def _decide_by_torch(
+    policy: Policy, ask: Ask, padded: np.ndarray | None, *, explore: bool, version: int, device: torch.device
+) -> Answer:
+    rows, request = len(ask.first), _request(ask, padded)
+    if device.type != CPU:
+        request = Request(**to_device(vars(request), device))
+    decision = policy.act(request, explore=explore)
+    said: Tree = (decision.action, decision.extras, decision.state)
+    action, extras, state = tree_map(lambda t: t.numpy()[:rows], said if device.type == CPU else to_cpu(said))
+    return Answer(action, extras, state, version)
 
 
 def _request(ask: Ask, padded: np.ndarray | None) -> Request:

@@ -37,7 +37,7 @@ def inference_layouts(group: AgentGroup, policy: Policy, lanes: int, mask_width:
     def column(shape: tuple[int, ...] = (), dtype: Any = np.float32) -> np.ndarray:
         return np.zeros((lanes, *shape), dtype)
 
-    state = tree_map(lambda t: t.numpy(), policy.initial_state(lanes))
+    state = tree_map(lambda t: t.cpu().numpy(), policy.initial_state(lanes))
     ask = Ask(
         observation=space_columns(group.observation_space, column),
         first=column(dtype=np.bool_),

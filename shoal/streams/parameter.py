@@ -38,7 +38,7 @@ class ParameterReader:
         return self.version
 
     def _load(self, version: int) -> bool:
-        if not self._mailbox.read(version, self._flat.block.numpy()):
+        if not self._flat.read(lambda block: self._mailbox.read(version, block)):
             return False
         self.version = version
         return True

@@ -56,7 +56,7 @@ def fragment_layout(group: AgentGroup, needs: Needs, policy: Policy, lanes: int,
         version=column(dtype=np.int64),
         extras={name: column(shape) for name, shape in extras.items()},
         action_mask=column((mask_width,), np.bool_) if mask_width else None,
-        state=tree_map(lambda t: t.numpy(), policy.initial_state(lanes)),
+        state=tree_map(lambda t: t.cpu().numpy(), policy.initial_state(lanes)),
         lanes=np.zeros(lanes, np.int64),
         priority=np.zeros(lanes, np.float32) if _first_priorities(needs) else None,
     )

@@ -91,11 +91,11 @@ class Average(ReplicaSync):
     def _mix(self, algorithm: Algorithm) -> None:
         blocks = trained(algorithm)
         self._mixes += 1
-        self._weights[self.rank].publish(self._mixes, torch.cat(blocks).numpy().view(np.uint8))
+        self._weights[self.rank].publish(self._mixes, torch.cat(blocks).cpu().numpy().view(np.uint8))
         found = [weights for mailbox in self._weights if (weights := _newest(mailbox, blocks)) is not None]
         mean = torch.stack(found).mean(0)
         for block, part in zip(blocks, mean.split([len(block) for block in blocks]), strict=True):
-            block.lerp_(part, self._config.alpha)
+            block.lerp_(part.to(block.device), self._config.alpha)
 
     def recover(self, algorithm: Algorithm, *, kept: bool) -> None:
         """Go on from the weights that were published last, if nothing better is known; what the optimisers remembered is lost."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Self
 
+from shoal.api.cluster import ResourcesConfig
 from shoal.api.env import Env
-from shoal.api.experiment import ResourcesConfig
 from shoal.api.messages import Confirmed, Message, Numbers
 from shoal.api.orders import Evaluate, Order
 from shoal.api.policy_spec import PolicyPlan

@@ -73,7 +73,7 @@ def statistics(algorithm: Algorithm) -> Statistics:
         torch.cat([each.count.reshape(1), each.mean.double().flatten(), each.variance.double().flatten()])
         for each in normalisers(algorithm)
     ]
-    return torch.cat(parts).numpy() if parts else np.zeros(0)
+    return torch.cat(parts).cpu().numpy() if parts else np.zeros(0)
 
 
 def set_statistics(algorithm: Algorithm, values: Statistics) -> None:
@@ -218,7 +218,7 @@ class ParentLink:
     def _take(
         self, algorithm: Algorithm, answered: bool, whole: bool, before: Vector, after: Vector, values: Statistics
     ) -> None:
-        here, after_ = torch.cat(trained(algorithm)), torch.from_numpy(after)
+        here, after_ = torch.cat(trained(algorithm)).cpu(), torch.from_numpy(after)
         if whole:
             vector = after_
         else:
@@ -242,4 +242,4 @@ class ParentLink:
             return
         self._last, self._open, self._waits_since = now, True, now.seconds
         self._given = statistics(algorithm)
-        self._up.give(updates, steps, self._seen, torch.cat(trained(algorithm)).numpy(), self._given)
+        self._up.give(updates, steps, self._seen, torch.cat(trained(algorithm)).cpu().numpy(), self._given)

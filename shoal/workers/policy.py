@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Self
 
 import numpy as np
+import torch
 
 from shoal.api.messages import Message, Numbers
 from shoal.api.metric import Mean
@@ -17,6 +18,7 @@ from shoal.api.policy import Policy
 from shoal.api.policy_spec import PolicyPlan
 from shoal.api.program import Port, Program, WorkerSpec
 from shoal.api.worker import Worker
+from shoal.base.device import CPU, find_device
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.tree import Tree, tree_map
 from shoal.monitoring.shares import Shares
@@ -48,6 +50,9 @@ class PolicyWorkerSpec(WorkerSpec):
         numbers = range(program.experiment.placement.policy_workers)
         return [cls(name=f"policy-{p}-{n}", policy=p, number=n) for p in program.learners for n in numbers]
 
+    def device(self, program: Program) -> str:
+        return program.experiment.placement.policy_device
+
     def clients(self, program: Program) -> list[int]:
         """The producers that it decides for."""
         ring, workers = program.experiment.placement.ring, program.experiment.placement.policy_workers
@@ -63,13 +68,16 @@ class PolicyWorkerSpec(WorkerSpec):
 
     def build(self, context: Context) -> PolicyWorker:
         streams = context.streams
-        copy, flat = context.plans[self.policy].copy_policy()
+        device = find_device(self.device(context.program), self.number, key="placement.policy_device")
+        copy, flat = context.plans[self.policy].copy_policy(device)
         lines = [
             AskLine(streams.ring(names.ask(p, self.policy)), streams.ring(names.answer(p, self.policy)))
             for p in self.clients(context.program)
         ]
         reader = context.reader(self.policy, sync_class(context.program).version(self.policy, 0), flat)
-        return PolicyWorker(self.name, copy, reader, lines, streams.waiter, faults=context.faults_of(self))
+        return PolicyWorker(
+            self.name, copy, reader, lines, streams.waiter, device=device, faults=context.faults_of(self)
+        )
 
 
 class PolicyWorker(Worker):
@@ -77,10 +85,11 @@ class PolicyWorker(Worker):
 
     def __init__(
         self, name: str, policy: Policy, reader: ParameterReader, lines: list[AskLine], waiter: Waiter, *,
-        faults: Faults = NO_FAULTS,
+        device: torch.device = torch.device(CPU), faults: Faults = NO_FAULTS,
     ) -> None:  # fmt: skip
         self.name = name
         self._policy, self._reader, self._lines, self._waiter, self._faults = policy, reader, lines, waiter, faults
+        self._device = device
         self._shares = Shares("policy")
         self._batches = 0
 
@@ -107,7 +116,7 @@ class PolicyWorker(Worker):
 
     def _answer(self, lines: list[AskLine]) -> int:
         asks = [line.ask for line in lines]
-        answer = decide(self._policy, joined(asks), explore=True, version=self._reader.version)
+        answer = decide(self._policy, joined(asks), explore=True, version=self._reader.version, device=self._device)
         start = 0
         for line, ask in zip(lines, asks, strict=True):
             stop = start + len(ask.first)

@@ -42,7 +42,7 @@ class Shadow:
         self._copy[:COUNTER].view(np.int64)[0] = self._algorithm.updates
         at = COUNTER
         for block in self._algorithm.blocks():
-            self._copy[at : at + block.nbytes] = block.numpy()
+            self._copy[at : at + block.nbytes] = block.cpu().numpy()
             at += block.nbytes
         self._mailbox.publish(version, self._copy)
         ended = time.perf_counter()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,13 +18,14 @@ import torch
 from torch import Tensor
 
 from shoal.algorithms.undo import Undo
-from shoal.api.algorithm import Algorithm, NonFiniteError
+from shoal.api.algorithm import Algorithm, NonFiniteError, Update
 from shoal.api.messages import Message, Note, Numbers, Reconfigured, Saved, Updated
 from shoal.api.metric import Metric, Total, merge_into
 from shoal.api.orders import LoadWeights, Order, Reconfigure, Save
 from shoal.api.policy_spec import PolicyPlan, PolicySpec
 from shoal.api.program import MailboxShape, Port, Program, RingShape, WorkerSpec
 from shoal.api.worker import Worker
+from shoal.base.device import find_device
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import NO_FAULTS, Faults
 from shoal.base.tree import Tree
@@ -31,12 +33,13 @@ from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.worker_state import saves_replay, versions_before
 from shoal.monitoring.shares import Shares
 from shoal.rollout.plans import load_ordered, load_policy
-from shoal.rollout.seats import make_archive, past_slack
 from shoal.streams import batch, gate, names
 from shoal.streams.batch import BatchReader
 from shoal.streams.gate import Gate
 from shoal.streams.past import Archive
 from shoal.streams.sample import SampleReader
+from shoal.workers.archives import archive_ports, make_archives
+from shoal.workers.batch import moved
 from shoal.workers.context import Context
 from shoal.workers.replay_shards import make_replay, part_of, replay_of, shards_of
 from shoal.workers.replica_sync import ReplicaSync, make_sync, sync_class
@@ -72,6 +75,9 @@ class TrainerSpec(WorkerSpec):
     def process(self, program: Program) -> str:
         return names.trainer_process(self.rank, program.trainers)
 
+    def device(self, program: Program) -> str:
+        return program.experiment.placement.device
+
     def fate(self, program: Program) -> str:
         return "trainers" if sync_class(program).in_step else ""
 
@@ -91,31 +97,21 @@ class TrainerSpec(WorkerSpec):
         if self._has_shadow(program):
             shadow, shape = names.shadow(self.policy, self.rank), MailboxShape(shadow_nbytes(plan.algorithm), 1)
             ports += [Port(shadow, "write", shape), Port(shadow, "read")]  # its next life reads it
-        return [*ports, *self._archives(program, plan)]
-
-    def _archives(self, program: Program, plan: PolicyPlan) -> list[Port]:
-        """A version that somebody may meet stays until nobody can: some more are kept than are met."""
-        ports = []
-        for spec in program.policies.values():
-            past = spec.config.past
-            if past is not None and past.of == self.policy and self.rank == 0:
-                versions = past.keep + past_slack(program, past) + 1
-                shape = MailboxShape(plan.algorithm.flat.nbytes, versions, every=True)
-                ports.append(Port(names.past(spec.name), "write", shape))
-        return ports
+        return [*ports, *archive_ports(program, plan, self.rank)]
 
     def build(self, context: Context) -> TrainerWorker:
         """A trainer, or one replica of it, with its first version published."""
         program, streams, life = context.program, context.streams, context.life
         plan = context.plans[self.policy]
+        plan.algorithm.to(find_device(self.device(program), self.rank, key="placement.device"))
         sync = make_sync(program, plan, self.rank, context)
         sync.adopt(plan.algorithm)
         gated = sync.speaks
         trainer = TrainerWorker(
             self.name, plan.algorithm, sync, self._source(context, plan), max_lag=program.max_lag,
             gate=Gate(streams.mailbox(names.gate(self.policy, self.rank)), streams.waiter) if gated else None,
-            archives=self._make_archives(context), shadow=self._make_shadow(context, plan), faults=context.faults_of(self),
-            spec=plan.spec,
+            archives=make_archives(context, self.policy, self.rank), shadow=self._make_shadow(context, plan),
+            faults=context.faults_of(self), spec=plan.spec,
         )  # fmt: skip
         if life.start is not None:
             load_policy(plan.algorithm, life.start.tensors, self.policy)
@@ -170,19 +166,6 @@ class TrainerSpec(WorkerSpec):
         sync = sync_class(program)
         return not sync.one_machine and (self.rank == 0 or not sync.in_step)
 
-    def _make_archives(self, context: Context) -> dict[str, Archive]:
-        """Where those who play as earlier versions find them."""
-        program, life = context.program, context.life
-        pasts = {name: spec.config.past for name, spec in program.policies.items()}
-        return {
-            name: make_archive(
-                program, past, context.streams.mailbox(names.past(name)),
-                start=life.starts[self.policy], pool=life.pools.get(name, []),
-            )
-            for name, past in pasts.items()
-            if past is not None and past.of == self.policy and self.rank == 0
-        }  # fmt: skip
-
 
 class TrainerWorker(Worker):
     """Trains one policy, alone or as one replica of several."""
@@ -209,15 +192,14 @@ class TrainerWorker(Worker):
 
     def start(self) -> None:
         """Publish the version that training starts from. If a life before did, and died: go on from what others act with."""
-        block = self.algorithm.flat.block.numpy()
-        newest = self._mailbox.latest()
+        flat, newest = self.algorithm.flat, self._mailbox.latest()
         if self._sync.publishes_alone and newest >= 0:
             self.version = newest
         if self.version == newest and not self._sync.one_machine:
-            self._mailbox.read(self.version, block)
+            flat.read(lambda block: self._mailbox.read(newest, block))
         elif (self._sync.rank == 0 or self._sync.publishes_alone) and self.version > newest:
-            self._mailbox.publish(self.version, block)
-        self._keep(self.version)
+            self._mailbox.publish(self.version, flat.version())
+        self._keep(self.version, flat.version())
 
     def recover(self, weights: bytes | None) -> None:
         """A life after a death: go on from what the last one left in memory, with the parameters that are out. Before `start`.
@@ -225,11 +207,11 @@ class TrainerWorker(Worker):
         `weights`: those parameters, where this machine has none.
         """
         kept = self._shadow.restore() if self._shadow is not None else None
-        newest, block = self._mailbox.latest(), self.algorithm.flat.block.numpy()
+        newest, flat = self._mailbox.latest(), self.algorithm.flat
         if self._shadow is not None and newest >= 0:
-            self._mailbox.read(newest, block)
+            flat.read(lambda block: self._mailbox.read(newest, block))
         elif self._shadow is not None and weights is not None:
-            block[:] = np.frombuffer(weights, np.uint8)
+            flat.load(torch.frombuffer(bytearray(weights), dtype=torch.uint8))
         self._sync.recover(self.algorithm, kept=kept is not None)
         if self._sync.speaks:
             known = "its optimiser begins anew" if kept is None else f"its optimiser is that of version {kept:,}"
@@ -296,12 +278,16 @@ class TrainerWorker(Worker):
             self._undo_ready = True
         try:
             for part in self._source.batches(round_, self.version, self._sync.learner):
-                update = self.algorithm.update(part, self._sync.learner)
+                update = self._sync.learner.collect(
+                    self.algorithm.update(moved(part, self.algorithm.device), self._sync.learner)
+                )
                 merge_into(metrics, update.metrics)
                 self._source.learned(part, update)
         except NonFiniteError as error:
             if self._undo is not None:
                 self._undo.back()
+            with suppress(NonFiniteError):  # whatever else went wrong on a device belongs to this round
+                self._sync.learner.collect(Update())
             return metrics, str(error)
         return metrics, None
 
@@ -319,9 +305,10 @@ class TrainerWorker(Worker):
         if outcome == "trained" and not undone:
             sync.updated(self.algorithm, self._updates + 1)
         version = self.version + 1 if sync.in_step else self._mailbox.latest() + 1
-        self._keep(version)
         if sync.speaks:
-            self._mailbox.publish(version, self.algorithm.flat.block.numpy())
+            block = self.algorithm.flat.version()
+            self._keep(version, block)
+            self._mailbox.publish(version, block)
         self.version = version if sync.in_step else self._mailbox.latest()
         own = self._source.finish(round_, outcome, undone=undone)
         self._updates += 1
@@ -332,9 +319,9 @@ class TrainerWorker(Worker):
         metrics, self._learned = {**self._learned, **own, **self._shares.take()}, {}
         return Updated(self.policy, self.version, sync.rank, self.steps, metrics, trained=outcome != "surplus")
 
-    def _keep(self, version: int) -> None:
+    def _keep(self, version: int, block: np.ndarray) -> None:
         for archive in self._archives.values():
-            archive.keep(version, self.algorithm.flat.block.numpy())
+            archive.keep(version, block)
 
     # ------------------------------------------------------------ orders
 
@@ -366,7 +353,9 @@ class TrainerWorker(Worker):
             said.append(self._publish_round(under_way, "trained", undone=False))
         learned = b""
         if self._sync.rank == 0:
-            owned = {name: tensor.detach().clone().contiguous() for name, tensor in self.state_dict().items()}
+            owned = {
+                name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self.state_dict().items()
+            }
             learned = safetensors.torch.save(owned)
         return [*said, Saved(self.name, request, to_bytes(self.state(round_)), learned)]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from shoal.base.flat import Flat
+from shoal.testing.device import DEVICE, counted
 
 
 def module() -> nn.Module:
@@ -104,3 +106,37 @@ def test_a_block_that_does_not_fit_is_refused() -> None:
     for wrong in (torch.zeros(flat.nbytes + 1, dtype=torch.uint8), torch.zeros(flat.nbytes)):
         with pytest.raises(ValueError, match=rf"uint8 \[{flat.nbytes}\] is needed, got {wrong.dtype}"):
             flat.adopt(wrong, fill=True)
+
+
+def test_a_module_on_another_device_has_the_same_numbers_and_ties() -> None:
+    plain, laid = module(), module()
+    laid.add_module("tied", laid[0])
+    flat = Flat(laid, gradients=True)
+    flat.to(DEVICE)
+    assert laid.get_submodule("tied").weight is laid[0].weight
+    assert {tensor.device for tensor in (*laid.parameters(), *laid.buffers())} == {DEVICE}
+    for (name, old), new in zip(plain.state_dict().items(), laid.state_dict().values(), strict=False):
+        assert torch.equal(old, new.cpu()), name
+    laid[0](torch.ones(2, 3, device=DEVICE)).sum().backward()
+    assert flat.gradients is not None
+    assert flat.gradients[:15].tolist() == [2.0] * 15
+    flat.to(torch.device("cpu"))
+    assert laid[0].weight.device.type == "cpu"
+    assert torch.equal(laid[0].weight, plain[0].weight)
+
+
+def test_versions_of_a_device_come_and_go_in_one_copy() -> None:
+    flat, other = Flat(module(), gradients=False), Flat(module(), gradients=False)
+    flat.parameters.add_(1.0)
+    expected = flat.block.clone()
+    for each in (flat, other):
+        each.to(DEVICE)
+    with counted() as transfers:
+        version = flat.version()
+    assert (transfers.copies, transfers.to_cpu) == (1, flat.nbytes)
+    assert np.array_equal(version, expected.numpy())
+    assert not other.read(lambda block: False)
+    with counted() as transfers:
+        assert other.read(lambda block: bool(np.copyto(block, version) is None))
+    assert (transfers.copies, transfers.to_device) == (1, flat.nbytes)
+    assert torch.equal(other.block.cpu(), expected)

@@ -18,8 +18,10 @@ from shoal.api.experiment import load_experiment
 from shoal.cli import main
 from shoal.program.expand import expand
 from shoal.recipes import find
+from shoal.testing import device
 from tests.docs.pages import ROOT, Block, Command, blocks, commands, name_of, pages
 
+assert device.DEVICE.index == 0, "known before the first backward pass, wherever a page uses it"
 LANGUAGES = {"yaml", "python", "bash", "console", "text"}
 CHECKED = [page for page in pages() if blocks(page)]
 LONG = (

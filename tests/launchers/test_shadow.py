@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from shoal.api.experiment import Experiment
 from shoal.checkpoints.store import CheckpointStore
 from shoal.program.expand import expand
 from shoal.rollout.plans import Plans
 from shoal.streams.transports.memory import MemoryMailbox
+from shoal.testing.device import DEVICE
 from shoal.workers import shadow
 from shoal.workers.shadow import Shadow, shadow_nbytes
 from tests.launchers.live import Run, experiment, notes, train
@@ -25,11 +27,14 @@ def algorithm(seed: int = 0) -> Any:
 
 
 def bytes_of(algorithm: Any) -> list[bytes]:
-    return [block.numpy().tobytes() for block in algorithm.blocks()]
+    return [block.cpu().numpy().tobytes() for block in algorithm.blocks()]
 
 
-def test_all_that_was_learned_comes_back() -> None:
+@pytest.mark.parametrize("device", [torch.device("cpu"), DEVICE], ids=str)
+def test_all_that_was_learned_comes_back(device: torch.device) -> None:
     first, second = algorithm(1), algorithm(2)
+    for each in (first, second):
+        each.to(device)
     mailbox = MemoryMailbox(shadow_nbytes(first), 1)
     first.optimisers[0].statistics.block.fill_(7)
     first.updates = 1 << 40

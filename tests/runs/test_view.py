@@ -96,7 +96,7 @@ def test_resources_of_a_cluster_are_not_had_on_one_machine(tmp_path: Path, views
     assert views[0].notes[0].startswith("placement.cluster is ignored with --on inline: only --on ray reserves")
     experiment = Experiment.parse({**SETTINGS, "placement": {"cluster": {"trainer": {"gpus": 1}}}})
     (line,) = unused_settings(experiment, "ray")
-    assert line == "placement.cluster.trainer.gpus is reserved and not used: networks run on the CPU"
+    assert line == "placement.cluster.trainer.gpus is reserved and not used: its networks run on the CPU"
     assert (
         unused_settings(Experiment.parse(SETTINGS), "ray") == unused_settings(Experiment.parse(SETTINGS), "local") == []
     )

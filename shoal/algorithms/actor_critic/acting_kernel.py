@@ -31,13 +31,13 @@ class TanhActor:
 
     @staticmethod
     def suits(actor: nn.Module, head: nn.Module) -> bool:
-        """Whether the formulas below are those of this policy."""
+        """Whether the formulas below are those of this policy, as long as it lives on the CPU."""
         if type(actor) is not MLPModel or type(head) is not Categorical:  # a subclass may do what it likes
             return False
         dense = actor.dense
         widths = [linear.in_features for linear in (*dense.linears, head.linear) if isinstance(linear, nn.Linear)]
         plain = dense.norms is None and dense.activation is torch.tanh and actor.vector.plain
-        return plain and max(widths) <= WIDEST and head.linear.weight.device.type == "cpu"
+        return plain and max(widths) <= WIDEST
 
     @property
     def current(self) -> bool:

@@ -12,7 +12,9 @@ from shoal.algorithms.actor_critic.minibatches import Experience
 from shoal.algorithms.actor_critic.off_policy import VTraceConfig, rho_metrics
 from shoal.algorithms.actor_critic.policy_gradient import PolicyGradient, PolicyGradientConfig
 from shoal.algorithms.actor_critic.replicas import normalised
+from shoal.algorithms.learner import number
 from shoal.algorithms.returns import vtrace
+from shoal.algorithms.rows import places_of, taken
 from shoal.api.algorithm import Learner, Needs, Task
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Mean, Metric
@@ -39,12 +41,16 @@ class APPO(PolicyGradient):
         super()._use(settings)
         self.passes.choose()
 
+    def moved(self) -> None:
+        self.passes.choose()
+
     def _learn(self, batch: Fragment, learner: Learner, entropy: float) -> dict[str, Metric]:
         experience, log_ratio = self.compute_advantages(batch, learner)
         metrics = self.passes.learn(experience, learner, entropy)
         if experience.rows:
-            rhos = rho_metrics(log_ratio[batch.valid], self.settings.rho_bar)
-            metrics |= {f"train/{name}": Mean(float(rows.mean())) for name, rows in rhos.items()}
+            assert experience.places is not None
+            rhos = rho_metrics(taken(log_ratio, experience.places), self.settings.rho_bar)
+            metrics |= {f"train/{name}": Mean(number(rows.mean())) for name, rows in rhos.items()}
         return metrics
 
     @torch.no_grad()
@@ -59,11 +65,11 @@ class APPO(PolicyGradient):
             gamma=config.gamma, lam=config.lam, rho_bar=config.rho_bar, c_bar=config.c_bar,
         )  # fmt: skip
         # Not weighted by rho: the surrogate's ratio is against the policy that acted and weighs each row itself.
-        advantage = seen.gain
+        advantage, places = seen.gain, places_of(batch.valid)
         if config.normalise_advantages:
-            advantage = normalised(advantage, batch.valid, learner.mean)
+            advantage = normalised(advantage, places, learner.mean)
         experience = Experience(
             observation, batch.action, batch.extras["log_prob"], advantage, seen.target, now.value,
-            batch.first, batch.action_mask, batch.state, batch.valid,
+            batch.first, batch.action_mask, batch.state, batch.valid, places,
         )  # fmt: skip
         return experience, log_ratio

@@ -22,7 +22,9 @@ from shoal.algorithms.actor_critic.minibatches import (
 )
 from shoal.algorithms.actor_critic.policy_gradient import PolicyGradient
 from shoal.algorithms.actor_critic.ppo_kernel import PPOKernel, Rows
+from shoal.algorithms.learner import number
 from shoal.algorithms.losses import clipped_policy_loss, explained_variance, value_loss
+from shoal.algorithms.rows import places_of, taken
 from shoal.algorithms.settings import Live
 from shoal.api.algorithm import Learner
 from shoal.api.env import Array
@@ -88,9 +90,9 @@ class ClippedPasses:
         descent = descend(losses, self._owner.optimiser, learner, target_kl=self.config.target_kl)
         metrics = descent.metrics(self.config.clip)
         if experience.rows:
-            valid = experience.valid
-            explained = explained_variance(experience.value[valid], experience.target[valid])
-            metrics["train/explained_variance"] = Mean(float(explained))
+            assert experience.places is not None, "a whole batch knows its rows"
+            known = [taken(each, experience.places) for each in (experience.value, experience.target)]
+            metrics["train/explained_variance"] = Mean(number(explained_variance(*known)))
         return metrics
 
     def _passes(self, experience: Experience) -> Iterator[Experience]:
@@ -114,7 +116,8 @@ class ClippedPasses:
 
     def _loss(self, part: Experience, entropy_coef: float) -> Loss:
         new = self._policy.evaluate(part.observation, part.state, part.first, part.action, part.action_mask)
-        pick = (lambda x: x) if part.valid is None else (lambda x: x[part.valid])
+        places = None if part.valid is None else places_of(part.valid)
+        pick = (lambda x: x) if places is None else (lambda x: taken(x, places))
         log_ratio = pick(new.log_prob - part.log_prob)
         policy = clipped_policy_loss(log_ratio.exp(), pick(part.advantage), self.config.clip).mean()
         value = value_loss(pick(new.value), pick(part.target), pick(part.value), self.config.value_clip)
@@ -135,11 +138,11 @@ class ClippedPasses:
                 (each.total * (piece.rows / rows)).backward()  # type: ignore[union-attr]
                 found.append((piece.rows / rows, each.detached()))
             for name in ("total", "policy", "value"):
-                setattr(whole, name, sum(share * float(getattr(each, name)) for share, each in found))
+                setattr(whole, name, sum(share * number(getattr(each, name)) for share, each in found))
             whole.entropy = torch.cat([each.entropy for _, each in found], 1)
             whole.log_ratio = torch.cat([each.log_ratio for _, each in found], 1)
 
-        none_yet = torch.zeros(1, rows)
+        none_yet = torch.zeros(1, rows, device=part.action.device)
         whole = Loss(0.0, 0.0, 0.0, none_yet, none_yet, backward)
         return whole
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from shoal.algorithms.actor_critic.replicas import mean_of_rows
+from shoal.algorithms.learner import number
 from shoal.algorithms.losses import approximate_kl
 from shoal.api.algorithm import Learner, Optimiser
 from shoal.api.metric import Mean, Metric
@@ -75,9 +76,9 @@ class Descent:
         means |= {name: torch.cat([loss.means[name].flatten() for loss in losses]) for name in losses[0].means}
         if clip is not None:
             means["clip_fraction"] = ((ratio - 1.0).abs() > clip).float()
-        metrics: dict[str, Metric] = {f"train/{name}": Mean(float(x.mean()), count) for name, x in means.items()}
+        metrics: dict[str, Metric] = {f"train/{name}": Mean(number(x.mean()), count) for name, x in means.items()}
         for name, part in (("policy_loss", "policy"), ("value_loss", "value"), ("loss", "total")):
-            metrics[f"train/{name}"] = Mean(sum(float(getattr(loss, part)) for loss in losses) / count, count)
+            metrics[f"train/{name}"] = Mean(sum(number(getattr(loss, part)) for loss in losses) / count, count)
         metrics["train/grad_norm"] = Mean(sum(self.norms) / count, count)
         metrics["train/minibatches"] = Mean(count)
         return metrics

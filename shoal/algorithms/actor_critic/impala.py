@@ -56,4 +56,4 @@ class IMPALA(PolicyGradient):
             self.scaled_reward(batch), value, log_ratio, batch.terminated, batch.truncated, batch.valid,
             gamma=config.gamma, lam=config.lam, rho_bar=config.rho_bar, c_bar=config.c_bar,
         )  # fmt: skip
-        return Advantages(seen.advantage, seen.target, rho_metrics(log_ratio[batch.valid], config.rho_bar))
+        return Advantages(seen.advantage, seen.target, rho_metrics(log_ratio, config.rho_bar))

@@ -12,8 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from shoal.algorithms.rows import places_of, taken
 from shoal.api.algorithm import Task
 from shoal.api.fragment import PER_LANE, Fragment
+from shoal.base.device import CPU
+from shoal.base.transfer import to_device
 from shoal.base.tree import Tree, tree_map
 
 
@@ -32,10 +35,14 @@ class Experience:
     state: Tree | None
     valid: Tensor | None
     """None: every row counts."""
+    places: Tensor | None = None
+    """int64 `[N]`: where `valid` is true, in a batch that is not cut yet."""
 
     @property
     def rows(self) -> int:
         """How many rows there are to learn from."""
+        if self.places is not None:
+            return len(self.places)
         return self.action.shape[1] if self.valid is None else int(self.valid.sum())
 
 
@@ -60,14 +67,14 @@ class RowMinibatches(Minibatches[Experience]):
 
     def __init__(self, batch: Experience, count: int) -> None:
         assert batch.valid is not None
-        keep = torch.nonzero(batch.valid.flatten()).squeeze(1)
+        keep = places_of(batch.valid) if batch.places is None else batch.places
 
-        self._rows = _map(batch, lambda tensor: tensor.flatten(0, 1).index_select(0, keep))
+        self._rows = _map(batch, lambda tensor: taken(tensor, keep))
         self._size = len(keep)
         self._sizes = part_sizes(self._size, count)
 
     def epoch(self, random: np.random.Generator) -> Iterator[Experience]:
-        order = torch.from_numpy(random.permutation(self._size))
+        order = _order(random, self._size, self._rows.action.device)
 
         def split(tensor: Tensor) -> list[Tensor]:
             # a third of the time that tensor[order] takes: it copies whole rows
@@ -89,6 +96,12 @@ def pieces(part: Experience, rows: int) -> list[Experience]:
     return [_map(cut, itemgetter(i)) for i in range(len(cut.action))]
 
 
+def _order(random: np.random.Generator, count: int, device: torch.device) -> Tensor:
+    """The same on every device; on its way to another it is half as long."""
+    order = torch.from_numpy(random.permutation(count))
+    return order if device.type == CPU else to_device(order.int(), device)
+
+
 class LaneMinibatches(Minibatches[Batch]):
     """Whole lanes with the recurrent state they began with."""
 
@@ -97,7 +110,7 @@ class LaneMinibatches(Minibatches[Batch]):
         self._count = count
 
     def epoch(self, random: np.random.Generator) -> Iterator[Batch]:
-        order = torch.from_numpy(random.permutation(self._batch.action.shape[1]))
+        order = _order(random, self._batch.action.shape[1], self._batch.action.device)
         for lanes in torch.tensor_split(order, self._count):
             yield of_lanes(self._batch, lanes)
 
@@ -105,10 +118,13 @@ class LaneMinibatches(Minibatches[Batch]):
 def of_lanes(batch: Batch, lanes: Tensor) -> Batch:
     """Some lanes of a batch, `[n]` by their place in it."""
     columns, states = itemgetter((slice(None), lanes)), itemgetter(lanes)
-    own = {
+    own: dict[str, Any] = {
         field.name: tree_map(states if field.name in PER_LANE else columns, getattr(batch, field.name))
         for field in fields(batch)
+        if field.name != "places"
     }
+    if isinstance(batch, Experience):
+        own["places"] = None
     return replace(batch, **own)
 
 

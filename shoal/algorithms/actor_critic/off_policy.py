@@ -22,6 +22,6 @@ class VTraceConfig(Config):
 
 
 def rho_metrics(log_ratio: Tensor, rho_bar: float) -> dict[str, Tensor]:
-    """Per row, `[N]`: V-trace's weight, and whether the bound was felt. Ratios of 1 differ from 1 by rounding: no bound."""
+    """Per row: V-trace's weight, and whether the bound was felt. Ratios of 1 differ from 1 by rounding: no bound."""
     rho = log_ratio.exp().clamp(max=rho_bar)
     return {"rho": rho, "rho_clipped": (log_ratio > math.log(rho_bar) + 1e-3).to(rho.dtype)}

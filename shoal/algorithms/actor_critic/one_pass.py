@@ -15,6 +15,7 @@ from shoal.algorithms.actor_critic.minibatches import LaneMinibatches
 from shoal.algorithms.actor_critic.policy_gradient import PolicyGradient
 from shoal.algorithms.actor_critic.replicas import normalised
 from shoal.algorithms.losses import explained_variance, value_loss
+from shoal.algorithms.rows import places_of, taken
 from shoal.api.algorithm import Learner, Task
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Metric
@@ -30,7 +31,7 @@ class Advantages(NamedTuple):
     target: Tensor
     """What the value function should say."""
     means: dict[str, Tensor]
-    """Metric -> numbers whose mean it is."""
+    """Metric -> numbers whose mean over the valid rows it is."""
 
 
 AdvantageFunction = Callable[[Fragment, Tensor, Tensor], Advantages]
@@ -58,20 +59,21 @@ class OnePass:
     def loss(self, part: Fragment, learner: Learner, entropy_coef: float) -> Loss:
         """Of some lanes, by the parameters as they are."""
         policy, settings, valid = self._owner.policy, self._owner.settings, part.valid
-        observation = policy.normalised(part.observation)
+        observation, places = policy.normalised(part.observation), places_of(valid)
         new = policy.evaluate(observation, part.state, part.first, part.action, part.action_mask)
         log_ratio, old_value = (new.log_prob - part.extras["log_prob"]).detach(), new.value.detach()
         advantage, target, means = self._advantages(part, old_value, log_ratio)
         if settings.normalise_advantages:
-            advantage = normalised(advantage, valid, learner.mean)
-        if not valid.any():
+            advantage = normalised(advantage, places, learner.mean)
+        if not len(places):
             return Loss.of_nothing()
-        policy_loss = -(new.log_prob * advantage)[valid].mean()
-        error = value_loss(new.value[valid], target[valid], old_value[valid], None)
-        entropy = new.entropy[valid]
+        policy_loss = -taken(new.log_prob * advantage, places).mean()
+        value, old_value, target = (taken(each, places) for each in (new.value, old_value, target))
+        error, entropy = value_loss(value, target, old_value, None), taken(new.entropy, places)
         total = policy_loss + settings.value_coef * error - entropy_coef * entropy.mean()
-        means = {**means, "explained_variance": explained_variance(old_value[valid], target[valid])}
-        return Loss(total, policy_loss, error, entropy, log_ratio[valid], total.backward, means)
+        means = {name: taken(each, places) for name, each in means.items()}
+        means["explained_variance"] = explained_variance(old_value, target)
+        return Loss(total, policy_loss, error, entropy, taken(log_ratio, places), total.backward, means)
 
 
 def checked_parts(parts: int, task: Task) -> int:

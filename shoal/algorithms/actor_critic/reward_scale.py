@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from shoal.algorithms.returns import discounted_sums
+from shoal.algorithms.rows import places_of, taken
 from shoal.api.fragment import Fragment
 
 
@@ -34,10 +35,11 @@ class RewardScale(nn.Module):
         """Carry every lane's sum on through `batch`; `mean` averages over the replicas of the trainer."""
         carried = self.sums[batch.lanes]
         sums, last = discounted_sums(batch.reward, batch.first, batch.valid, carried, gamma=gamma)
-        seen = sums[batch.valid].double()
-        moments = torch.stack([torch.tensor(float(len(seen))).double(), seen.sum(), seen.square().sum()])
+        seen = taken(sums, places_of(batch.valid)).double()
+        count = torch.full((), float(len(seen)), dtype=torch.float64, device=seen.device)
+        moments = torch.stack([count, seen.sum(), seen.square().sum()])
         # Each replica knows its own lanes. All must know all: any of them may be the one that is saved.
-        here = torch.zeros(2, len(self.sums), dtype=torch.float64)
+        here = torch.zeros(2, len(self.sums), dtype=torch.float64, device=seen.device)
         here[0, batch.lanes], here[1, batch.lanes] = 1.0, last.double()
         shared = mean(torch.cat([moments, here.flatten()]))
         known, total = shared[3:].view(2, -1)

@@ -34,9 +34,9 @@ class ValueScale(nn.Module):
         return self.moments.variance.clamp(min=LEAST).sqrt()
 
     @torch.no_grad()
-    def update(self, target: Tensor, valid: Tensor, mean: Callable[[Tensor], Tensor]) -> None:
-        """Take in the valid rows of `[R, B]`; `mean` averages over the replicas of the trainer."""
-        sums = mean(self.moments.sums(target, valid))
+    def update(self, target: Tensor, places: Tensor, mean: Callable[[Tensor], Tensor]) -> None:
+        """Take in the rows of `[R, B]` at these places; `mean` averages over the replicas of the trainer."""
+        sums = mean(self.moments.sums(target.flatten().index_select(0, places)))
         if not sums.isfinite().all():
             raise NonFiniteError("value targets: one is NaN or infinite")
         self.moments.merge(sums)

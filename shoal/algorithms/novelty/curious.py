@@ -8,9 +8,11 @@ import torch
 from gymnasium import Space
 from torch import Tensor, nn
 
+from shoal.algorithms.learner import number
 from shoal.algorithms.novelty.config import NoveltyConfig
 from shoal.algorithms.novelty.embedding import Embedding
 from shoal.algorithms.novelty.surprise import Surprise
+from shoal.algorithms.rows import places_of, taken
 from shoal.api.algorithm import Learner
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Mean, Metric
@@ -49,16 +51,18 @@ class Curious(nn.Module):
     def loss(self, batch: Fragment, learner: Learner, start: int) -> tuple[Tensor, dict[str, Metric]]:
         """Of the valid rows. Statistics are brought up to date first. `start`: the number of the first action."""
         seen = self.flat(tree_map(lambda leaf: leaf.flatten(0, 1), batch.observation)).unflatten(0, batch.valid.shape)
-        rows = seen[batch.valid]
+        rows = taken(seen, places_of(batch.valid))
         self.surprise.update_inputs(rows, learner.mean)
         errors = self.surprise.errors(rows)
         self.surprise.update_errors(errors.detach(), learner.mean)
         loss = errors.sum() / max(len(errors), 1)
-        metrics: dict[str, Metric] = {"train/surprise_loss": Mean(float(loss.detach()))}
+        metrics: dict[str, Metric] = {"train/surprise_loss": Mean(number(loss.detach()))}
         led = batch.valid[:-1] & ~batch.terminated[:-1]
-        inverse = self.embedding.loss(seen[:-1][led], seen[1:][led], batch.action[:-1][led] - start)
+        places = places_of(led)
+        before, after, action = (taken(each, places) for each in (seen[:-1], seen[1:], batch.action[:-1]))
+        inverse = self.embedding.loss(before, after, action - start)
         if inverse is None:
             return loss, metrics
-        metrics["train/inverse_loss"] = Mean(float(inverse[0].detach()))
-        metrics["train/inverse_right"] = Mean(float(inverse[1]))
+        metrics["train/inverse_loss"] = Mean(number(inverse[0].detach()))
+        metrics["train/inverse_right"] = Mean(number(inverse[1]))
         return loss + inverse[0], metrics

@@ -42,5 +42,5 @@ class Embedding(nn.Module):
         if self.guess is None:
             return None
         logits = self.guess(torch.cat([self.encoder(before), self.encoder(after)], -1))
-        right = (logits.argmax(-1) == action).float().mean() if len(action) else torch.zeros(())
+        right = (logits.argmax(-1) == action).float().mean() if len(action) else logits.new_zeros(())
         return functional.cross_entropy(logits, action, reduction="sum") / max(len(action), 1), right

@@ -6,6 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from shoal.base.device import on_cpu
+from shoal.base.transfer import to_device
+
 
 def intrinsic(novelty: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
     """The reward for what a decision led to: the novelty of row t+1.
@@ -21,8 +24,8 @@ def relabelled(arm: Tensor, arms: int, share: float, random: np.random.Generator
     """Stored arms as int64 `[R, B]`; a share of the lanes gets another one, drawn alike, for all its rows."""
     played = arm.round().long().clamp(0, arms - 1)
     lanes = arm.shape[1]
-    other = torch.from_numpy(random.integers(arms, size=lanes))
-    changed = torch.from_numpy(random.random(lanes) < share)
+    drawn = (torch.from_numpy(random.integers(arms, size=lanes)), torch.from_numpy(random.random(lanes) < share))
+    other, changed = drawn if on_cpu(arm) else to_device(drawn, arm.device)
     return torch.where(changed, other, played)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from shoal.algorithms.learner import number
 from shoal.algorithms.novelty.arms import discounts, weights
 from shoal.algorithms.novelty.config import NGUConfig, NoveltyConfig
 from shoal.algorithms.novelty.curious import Curious
@@ -25,6 +26,7 @@ from shoal.algorithms.q_learning.q_learning import (
     stored_extras,
 )
 from shoal.algorithms.q_learning.replayed import replay_of
+from shoal.algorithms.rows import places_of, taken
 from shoal.api.algorithm import Algorithm, Learner, Needs, Task
 from shoal.api.explorer import Explorer
 from shoal.api.fragment import Fragment
@@ -99,8 +101,11 @@ class NGU(QLearning):
     def _tabulate(self) -> None:
         """Weights and discounts by arm."""
         config = self.novelty
-        self._weights = torch.tensor(weights(config.arms, config.weight))
-        self._discounts = torch.tensor(discounts(config.arms, config.gamma, config.gamma_last))
+        self._weights = torch.tensor(weights(config.arms, config.weight), device=self.device)
+        self._discounts = torch.tensor(discounts(config.arms, config.gamma, config.gamma_last), device=self.device)
+
+    def moved(self) -> None:
+        self._tabulate()
 
     # ------------------------------------------------------------ learning
 
@@ -140,8 +145,8 @@ class NGU(QLearning):
     def _beside(self, batch: Fragment, learner: Learner) -> tuple[Tensor | None, dict[str, Metric]]:
         """The losses of the networks for novelty, and what there is to tell."""
         loss, metrics = self.policy.curious.loss(batch, learner, self.policy.start)
-        earned = batch.extras["intrinsic"][batch.valid]
-        metrics["train/intrinsic_mean"] = Mean(float(earned.mean()) if len(earned) else 0.0)
+        earned = taken(batch.extras["intrinsic"], places_of(batch.valid))
+        metrics["train/intrinsic_mean"] = Mean(number(earned.mean()) if len(earned) else 0.0)
         return loss, metrics
 
 

@@ -49,7 +49,7 @@ class Surprise(nn.Module):
         """1 + (error - its mean) / its spread; 1 as long as there is no spread."""
         spread = (self.square - self.mean.square()).clamp(min=0).sqrt()
         if not spread > ROUNDING * self.mean:
-            return torch.ones(seen.shape[:-1])
+            return torch.ones(seen.shape[:-1], device=seen.device)
         return (1 + (self.errors(seen).double() - self.mean) / spread).float()
 
     @torch.no_grad()
@@ -58,8 +58,7 @@ class Surprise(nn.Module):
 
         Raises NonFiniteError, on all replicas alike, if a row was NaN or infinite; nothing is merged then.
         """
-        some = seen[::EVERY]
-        sums = mean(self.moments.sums(some, torch.ones(len(some), dtype=torch.bool)))
+        sums = mean(self.moments.sums(seen[::EVERY]))
         if not sums.isfinite().all():
             raise NonFiniteError("observation: a value is NaN or infinite")
         self.moments.merge(sums)
@@ -68,9 +67,8 @@ class Surprise(nn.Module):
     def update_errors(self, errors: Tensor, mean: Callable[[Tensor], Tensor]) -> None:
         """Take errors `[n]` into their running mean and spread."""
         errors = errors.double()
-        count, total, squares = mean(
-            torch.stack([torch.tensor(float(len(errors))).double(), errors.sum(), errors.square().sum()])
-        )
+        rows = torch.full((), float(len(errors)), dtype=torch.float64, device=errors.device)
+        count, total, squares = mean(torch.stack([rows, errors.sum(), errors.square().sum()]))
         if not total.isfinite():
             raise NonFiniteError("the error of the prediction that novelty is made of is NaN or infinite")
         if not count:

@@ -58,6 +58,9 @@ class DQN(QLearning):
         self._own(QPolicy(space, body, dueling=config.dueling, epsilon=self.rate(0), notes=notes))
         self._by_hand = self._kernels()
 
+    def moved(self) -> None:
+        self._by_hand = self._kernels()
+
     def _kernels(self) -> tuple[ValueKernel, ValueKernel] | None:
         """Of the policy and of its target, where the network is a small one of dense layers."""
         scratch, pairs = Scratch(), [(each.model, each.head) for each in (self.policy, self.target.module)]

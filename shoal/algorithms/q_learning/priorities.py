@@ -27,9 +27,9 @@ def on_or_off(value: Any) -> Any:
     return {True: {}, False: None}[value] if isinstance(value, bool) else value
 
 
-def by_row(weights: Tensor, counts: Tensor) -> Tensor:
-    """Of lanes `[B]` -> of the rows that count, out of `[R, B]` or `[R, B, A]`."""
-    return weights.view(-1, *[1] * (counts.ndim - 2)).expand(counts.shape)[counts]
+def by_row(weights: Tensor, counts: Tensor, places: Tensor) -> Tensor:
+    """Of lanes `[B]` -> of the rows that count, out of `[R, B]` or `[R, B, A]`; `places` of those."""
+    return weights.view(-1, *[1] * (counts.ndim - 2)).expand(counts.shape).flatten().index_select(0, places)
 
 
 def priorities_of(errors: Tensor, counts: Tensor, eta: float) -> Tensor:

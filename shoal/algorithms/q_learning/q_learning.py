@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from shoal.algorithms.learner import Adam
+from shoal.algorithms.learner import Adam, number
 from shoal.algorithms.q_learning.burn_in import warmed_up
 from shoal.algorithms.q_learning.ladder import Ladder, LadderExplorer, rate_at
 from shoal.algorithms.q_learning.priorities import by_row, priorities_of
@@ -21,6 +21,7 @@ from shoal.algorithms.q_learning.replayed import ReplayedConfig
 from shoal.algorithms.q_learning.rescaling import rescaled, restored
 from shoal.algorithms.q_learning.target import Target
 from shoal.algorithms.returns import n_step
+from shoal.algorithms.rows import places_of
 from shoal.algorithms.settings import (
     Live,
     check_schedules,
@@ -145,9 +146,10 @@ class QLearning(Algorithm):
         self.epsilon.fill_(self.rate(learner.steps))
         batch = self._prepared(batch)
         action_values = self._evaluate(batch)
-        target = self.targets(batch, action_values)[action_values.counts]
-        chosen = action_values.chosen[action_values.counts]
-        weights = None if batch.weights is None else by_row(batch.weights, action_values.counts)
+        places = places_of(action_values.counts)
+        target = self.targets(batch, action_values).flatten().index_select(0, places)
+        chosen = action_values.chosen.flatten().index_select(0, places)
+        weights = None if batch.weights is None else by_row(batch.weights, action_values.counts, places)
         loss = td_loss(chosen, target, config.loss, weights)
         error = chosen.detach() - target
         beside, more = self._beside(batch, learner)
@@ -156,10 +158,10 @@ class QLearning(Algorithm):
         self.updates += 1
         self.target.follow(self.updates, every=config.target_every, tau=config.tau)
         chosen = chosen.detach()
-        metrics = {**self._metrics(chosen, target, float(loss.detach()), norm), **more}
+        metrics = {**self._metrics(chosen, target, number(loss.detach()), norm), **more}
         if config.prioritised is None or weights is None:
             return Update(metrics)
-        metrics["train/weight_mean"] = Mean(float(weights.mean()))
+        metrics["train/weight_mean"] = Mean(number(weights.mean()))
         return Update(metrics, priorities_of(error, action_values.counts, config.prioritised.eta))
 
     def targets(self, batch: Fragment, action_values: ActionValues) -> Tensor:
@@ -196,11 +198,11 @@ class QLearning(Algorithm):
     def _metrics(self, chosen: Tensor, target: Tensor, loss: float, norm: float) -> dict[str, Metric]:
         return {
             "train/loss": Mean(loss),
-            "train/td_error": Mean(float((chosen - target).abs().mean())),
-            "train/q_mean": Mean(float(chosen.mean())),
-            "train/target_mean": Mean(float(target.mean())),
+            "train/td_error": Mean(number((chosen - target).abs().mean())),
+            "train/q_mean": Mean(number(chosen.mean())),
+            "train/target_mean": Mean(number(target.mean())),
             "train/grad_norm": Mean(norm),
-            "train/epsilon": Last(float(self.epsilon)),
+            "train/epsilon": Last(number(self.epsilon)),
             "train/learning_rate": Last(self.optimiser.lr),
         }
 
@@ -246,8 +248,8 @@ class QLearning(Algorithm):
 
     # ------------------------------------------------------------ state
 
-    def blocks(self) -> list[Tensor]:
-        return [*super().blocks(), self.target.flat.block]
+    def flats(self) -> list[Flat]:
+        return [*super().flats(), self.target.flat]
 
     def state_dict(self) -> dict[str, Tensor]:
         state = joined({"policy": self.policy, "target": self.target, "optimiser": self.optimiser})

@@ -39,7 +39,7 @@ class TeamPolicy(Policy):
         features, state = self.model(agents, state, first.repeat_interleave(self.agents, 1))
         features = features.unflatten(1, (-1, self.agents))
         if self.ids is not None:
-            ids = torch.eye(self.agents).expand(*features.shape[:3], self.agents)
+            ids = torch.eye(self.agents, device=features.device).expand(*features.shape[:3], self.agents)
             features = self.ids(torch.cat([features, ids], -1))
         return self.head(features), tree_map(lambda t: t.unflatten(0, (-1, self.agents)), state)
 

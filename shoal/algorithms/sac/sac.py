@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shoal.algorithms.learner import Adam
+from shoal.algorithms.learner import Adam, number
 from shoal.algorithms.q_learning.priorities import priorities_of
 from shoal.algorithms.q_learning.replayed import replay_of
 from shoal.algorithms.q_learning.target import Target
 from shoal.algorithms.returns import n_step
+from shoal.algorithms.rows import places_of, taken
 from shoal.algorithms.sac.actions import Seen, Weighed, actions_of
 from shoal.algorithms.sac.config import SACConfig
 from shoal.algorithms.sac.critics import Twins
@@ -28,9 +29,11 @@ from shoal.api.algorithm import Algorithm, Learner, Needs, Task, Update
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Mean, Metric
 from shoal.base.config import Named, value_at
+from shoal.base.device import CPU, on_cpu
 from shoal.base.errors import InputError
 from shoal.base.flat import Flat
 from shoal.base.seeding import derive_seed, generator
+from shoal.base.transfer import to_device
 from shoal.base.tree import tree_map
 from shoal.models import build_model
 
@@ -100,8 +103,10 @@ class SAC(Algorithm):
         metrics |= self._metrics(rows, errors, values.mean(0), target, weighed.entropy)
         if self.settings.prioritised is None or batch.weights is None:
             return Update(metrics)
-        metrics["train/weight_mean"] = Mean(float((rows.share * batch.weights).sum()))
-        return Update(metrics, priorities_of(errors[rows.valid], rows.valid, self.settings.prioritised.eta))
+        metrics["train/weight_mean"] = Mean(number((rows.share * batch.weights).sum()))
+        return Update(
+            metrics, priorities_of(taken(errors, places_of(rows.valid)), rows.valid, self.settings.prioritised.eta)
+        )
 
     def _set_rates(self) -> None:
         config = self.settings
@@ -123,7 +128,8 @@ class SAC(Algorithm):
     def noise(self, *parts: Seen) -> tuple[Tensor, ...]:
         """Uniform numbers of this update: a resumed run goes on with those that the unbroken one would have drawn."""
         draw, size = generator(self.task.seed, "actions to weigh", counter=self.updates).random, self.actions.noise_size
-        return tuple(torch.from_numpy(draw((*seen.first.shape, size), np.float32)) for seen in parts)
+        drawn = tuple(torch.from_numpy(draw((*seen.first.shape, size), np.float32)) for seen in parts)
+        return drawn if self.device.type == CPU else to_device(drawn, self.device)
 
     @torch.no_grad()
     def targets(self, batch: Fragment, later: Seen, noise: Tensor) -> Tensor:
@@ -140,7 +146,7 @@ class SAC(Algorithm):
         values = self.actions.taken(self.policy, self.critics, rows.seen, batch.action[: len(rows.valid)])
         loss = critic_loss(values - target, rows.share if batch.weights is None else rows.share * batch.weights)
         norm = learner.step(loss, self.critic, rows.count)
-        return values.detach(), {"train/critic_loss": Mean(float(loss.detach())), "train/critic_grad_norm": Mean(norm)}
+        return values.detach(), {"train/critic_loss": Mean(number(loss.detach())), "train/critic_grad_norm": Mean(norm)}
 
     def _update_actor(self, rows: Rows, noise: Tensor, learner: Learner, metrics: dict[str, Metric]) -> Weighed:
         """One step of the actor, by the critics as they are now."""
@@ -148,14 +154,15 @@ class SAC(Algorithm):
             weighed = self.actions.weigh(self.policy, self.critics, rows.seen, noise, self.temperature.value)
         loss = -(weighed.value * rows.share).sum()
         norm = learner.step(loss, self.actor, rows.count)
-        metrics |= {"train/policy_loss": Mean(float(loss.detach())), "train/policy_grad_norm": Mean(norm)}
+        metrics |= {"train/policy_loss": Mean(number(loss.detach())), "train/policy_grad_norm": Mean(norm)}
         return weighed
 
     def _metrics(
         self, rows: Rows, errors: Tensor, values: Tensor, target: Tensor, entropy: Tensor
     ) -> dict[str, Metric]:
         sums = [(x * rows.share).sum() for x in (errors, values, target, entropy)]
-        *means, temperature = torch.stack([*sums, self.temperature.value]).tolist()
+        told = torch.stack([*sums, self.temperature.value])
+        *means, temperature = told.tolist() if on_cpu(told) else map(number, told)
         names = ("train/td_error", "train/q_mean", "train/target_mean", "train/entropy")
         metrics: dict[str, Metric] = {name: Mean(mean) for name, mean in zip(names, means, strict=True)}
         return metrics | {"train/temperature": Last(temperature), "train/learning_rate": Last(self.actor.lr)}
@@ -195,8 +202,10 @@ class SAC(Algorithm):
 
     # ------------------------------------------------------------ state
 
-    def blocks(self) -> list[Tensor]:
-        return [*super().blocks(), self.target.flat.block]
+    def flats(self) -> list[Flat]:
+        """The temperature too where it is not learned: it is learned by."""
+        heat = () if self.settings.learn_temperature else (self.heat.flat, self.heat.statistics)
+        return [*super().flats(), *heat, self.target.flat]
 
     def _parts(self) -> dict[str, nn.Module | Target[Twins] | Adam]:
         return {

@@ -1,0 +1,41 @@
+"""Trees of tensors between the CPU and a device: one copy for each dtype, whatever the number of tensors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from shoal.base.tree import Tree, tree_leaves, tree_map
+
+_PINNED = ("cuda", "xpu")
+"""Kinds of device that fetch from memory of this sort by themselves, while the CPU goes on."""
+
+
+def to_device(tree: Tree, device: torch.device) -> Tree:
+    """CPU tensors -> the same on a device. Nobody waits; the tensors may be written to as soon as this returns."""
+    return _moved(tree, lambda packed: packed.to(device, non_blocking=True), pinned=device.type in _PINNED)
+
+
+def to_cpu(tree: Tree) -> Tree:
+    """Tensors of a device -> the same on the CPU, once they are there."""
+    return _moved(tree, Tensor.cpu, pinned=False)
+
+
+def cpu_memory(nbytes: int, device: torch.device) -> Tensor:
+    """uint8 `[nbytes]` of the CPU for copies to and from a device."""
+    return torch.empty(nbytes, dtype=torch.uint8, pin_memory=device.type in _PINNED)
+
+
+def _moved(tree: Tree, send, *, pinned: bool) -> Tree:  # type: ignore[no-untyped-def]
+    leaves = [leaf for _, leaf in tree_leaves(tree)]
+    moved: dict[int, Tensor] = {}
+    for dtype in dict.fromkeys(leaf.dtype for leaf in leaves):
+        own = [i for i, leaf in enumerate(leaves) if leaf.dtype == dtype]
+        sizes = [leaves[i].numel() for i in own]
+        packed = torch.empty(sum(sizes), dtype=dtype, device=leaves[own[0]].device, pin_memory=pinned)
+        for place, i in zip(packed.split(sizes), own, strict=True):
+            place.view(leaves[i].shape).copy_(leaves[i])
+        for i, place in zip(own, send(packed).split(sizes), strict=True):
+            moved[i] = place.view(leaves[i].shape)
+    order = iter(range(len(leaves)))
+    return tree_map(lambda _: moved[next(order)], tree)

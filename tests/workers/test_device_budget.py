@@ -1,0 +1,104 @@
+"""What a round may cost on a device: calls that wait for it, and bytes that go over. One more in a loop, and these fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+import pytest
+
+from shoal.algorithms.learner import SoloLearner
+from shoal.api.experiment import Experiment
+from shoal.api.messages import Updated
+from shoal.base.tree import tree_leaves
+from shoal.program.expand import expand
+from shoal.rollout.plans import Plans
+from shoal.streams import names
+from shoal.streams.gate import GateKeeper
+from shoal.streams.stream_set import MemoryStreams
+from shoal.testing.device import Transfers, counted
+from shoal.workers import trainer as trainers
+from shoal.workers.actor import ActorSpec
+from shoal.workers.context import Context, Life
+from shoal.workers.trainer import TrainerSpec
+
+REPLAYED = {"batch": 32, "updates": 4, "capacity": 400, "warmup": 32}
+CASES: dict[str, tuple[dict[str, Any], int]] = {
+    "ppo": ({"unroll": 16, "minibatch": 32, "epochs": 4}, 1),
+    "impala": ({"unroll": 16}, 1),
+    "dqn": ({"unroll": 4, **REPLAYED}, 4),
+    "sac": ({"unroll": 1, **REPLAYED, "warmup": 4}, 4),
+}
+"""Algorithm -> settings, and updates per round."""
+
+
+def experiment(name: str) -> Experiment:
+    kwargs = {"continuous": name == "sac"}
+    return Experiment.parse(
+        {
+            "env": {"id": "tests.workers.wide:Wide", "num_envs": 4, "kwargs": kwargs, "vector": "loop"},
+            "algorithm": {"name": name, **CASES[name][0]},
+            "model": {"name": "mlp", "hidden": [16]},
+            "placement": {"device": "shoal.testing.device:pretend", "max_lag": 0},
+        }
+    )
+
+
+@contextmanager
+def second_round(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Transfers, int]]:
+    """Play and learn; what the second round of learning cost, and the bytes of its batches and of the version it published."""
+    program, sent = expand(experiment(name)), [0]
+    streams = MemoryStreams(program)
+    context = Context(program, Plans(program), streams, Life(starts=dict.fromkeys(program.learners, 0)), alone=True)
+    (policy,) = program.learners
+    GateKeeper(streams.mailbox(names.gate(policy, 0))).open(3)
+
+    def moved(batch: Any, device: Any) -> Any:
+        sent[0] += sum(leaf.nbytes for _, leaf in tree_leaves(vars(batch)))
+        return real(batch, device)
+
+    real = trainers.moved
+    monkeypatch.setattr(trainers, "moved", moved)
+    with ExitStack() as stack:
+        trainer, *actors = [
+            stack.enter_context(closing(spec.build(context)))
+            for kind in (TrainerSpec, ActorSpec)
+            for spec in program.workers
+            if isinstance(spec, kind)
+        ]
+        for count in (False, False, True):
+            for actor in actors:
+                while actor.poll(0.0):
+                    pass
+            sent[0] = 0
+            with counted() as transfers:
+                said = trainer.poll(0.0)
+            assert isinstance(said[0], Updated)
+            if count:
+                assert said[0].metrics["train/grad_norm" if name != "sac" else "train/critic_grad_norm"].value > 0
+                yield transfers, sent[0] + context.plans[policy].algorithm.flat.nbytes
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_round_stays_within_its_budget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    updates = CASES[name][1]
+    with second_round(name, monkeypatch) as (transfers, nbytes):
+        # each update waits for its rows and for its metrics, the round for its version
+        assert transfers.synchronising <= 2 * updates + 1, transfers.waits
+        assert transfers.nbytes <= 1.1 * nbytes
+        assert transfers.to_device >= 0.5 * nbytes, "it did learn there"
+
+
+def test_one_more_in_the_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = SoloLearner.step
+
+    def curious(self: SoloLearner, *args: Any) -> float:
+        norm = step(self, *args)
+        assert norm > 0
+        return norm
+
+    monkeypatch.setattr(SoloLearner, "step", curious)
+    with second_round("ppo", monkeypatch) as (transfers, _):
+        assert transfers.synchronising > 3
+        assert transfers.waits["item"] == 8
