@@ -142,7 +142,7 @@ def main() -> None:
     """Measure in turns, so that whatever else the machine does meets all alike."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=900_000, help="of each run")
+    parser.add_argument("--steps", type=int, default=3_000_000, help="of each run")
     parser.add_argument("--only", choices=[way for way in WAYS if way != ALONE], help="this way, and without any")
     options = parser.parse_args()
     ways = {name: settings for name, settings in WAYS.items() if options.only in (None, name) or name == ALONE}

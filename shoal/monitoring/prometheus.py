@@ -131,6 +131,14 @@ class Exporter(MetricsPage):
 # ---------------------------------------------------------------- the numbers
 
 
+LEAGUE = {
+    "rating": "Elo of a player.",
+    "rating_error": "Half of the 95 % interval of that.",
+    "win_rate": "Share of its games that a player won, over the members that it meets.",
+}
+"""Of each player of a league."""
+
+
 class RunCollector:
     """Makes the page. Rows come from the run's thread and are replaced, never changed: a scrape sees one or the next."""
 
@@ -152,6 +160,7 @@ class RunCollector:
         yield from self._progress(self._watched.standing())
         yield from self._rows(self._row)
         yield from self._learning(self._row)
+        yield from self._league(self._row)
         yield from self._machine()
 
     def _progress(self, now: Standing) -> Iterator[Metric]:
@@ -199,6 +208,17 @@ class RunCollector:
         at = f"{EVAL}against/"
         wins = {n.removeprefix(at).removesuffix("/win_rate"): v for n, v in row.items() if n.endswith("/win_rate")}
         yield gauge("evaluation_win_ratio", "Share of games won against an opponent.", wins, "opponent")
+
+    def _league(self, row: Row) -> Iterator[Metric]:
+        if "league/members" not in row:
+            return
+        yield gauge("league_members", "Members of the league, frozen ones included.", row["league/members"])
+        yield counter("league_matches", "Matches that were counted.", row["league/matches"])
+        yield gauge("league_forgotten", "Members that a player beat before, and no longer.", row["league/forgotten"])
+        for name, about in LEAGUE.items():
+            own = {player: row.get(f"league/{player}/{name}") for player in self._watched.policies}
+            only = row.get(f"league/{name}")  # where there is one player, it has no name in a row
+            yield gauge(f"league_{name}", about, own if only is None else {self._watched.policies[0]: only}, "player")
 
     def _machine(self) -> Iterator[Metric]:
         with self._lock:  # two may ask at once

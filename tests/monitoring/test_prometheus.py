@@ -111,6 +111,21 @@ def test_every_policy_has_its_own(tmp_path: Path) -> None:
         assert page["shoal_policy_lag_versions"][f'policy="{policy}"'] == row[f"train/{policy}/lag"]
 
 
+def test_a_league_is_told(tmp_path: Path) -> None:
+    game = {
+        "env": {"id": "shoal/rps", "num_envs": 16},
+        "league": {"match": "uniform", "freeze": {"steps": 256}, "games": 8},
+    }
+    run = watched(tmp_path, **game, stop={"updates": 12})
+    page, row = samples(run.pages[-1]), {name: value for each in run.rows for name, value in each.items()}
+    assert page["shoal_league_members"][""] == row["league/members"] > 1
+    assert page["shoal_league_matches_total"][""] == row["league/matches"] > 0
+    (player,) = page["shoal_league_rating"]
+    assert player.startswith('player="')
+    assert page["shoal_league_rating"][player] == row["league/rating"]
+    assert page["shoal_league_rating_error"][player] == row["league/rating_error"]
+
+
 def test_replay_is_counted(tmp_path: Path) -> None:
     algorithm = {"name": "dqn", "unroll": 16, "warmup": 100}
     run = watched(tmp_path, env={"id": "shoal/cut", "num_envs": 8}, algorithm=algorithm)
