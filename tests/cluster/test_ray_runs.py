@@ -71,6 +71,12 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def running(cluster: Cluster, title: str) -> list[int]:
+    """Processes of the cluster that are called so."""
+    everybody = [pid for host in cluster.hosts for pid in host.processes()]
+    return [pid for pid in everybody if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title.encode())]
+
+
 def until(condition: Callable[[], Any], what: str, seconds: float = 120) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := condition()):
@@ -141,6 +147,7 @@ def test_replicas_on_three_machines_agree_to_the_bit(cluster: Cluster, tmp_path:
     far = trained(cluster, tmp_path, "far", *words)
     nodes = {line["node"] for line in lines(far / "events.jsonl") if line["kind"] == "placed"}
     assert len(nodes) == 3
+    until(lambda: not running(cluster, "ray::MeetingPoint"), "nobody meets any more", seconds=10)
     near = train(
         load_experiment(find("cartpole"), words), trial="near", root=tmp_path / "runs", on="inline", quiet=True
     )

@@ -75,7 +75,7 @@ class _Tally:
 
     def renew(self) -> None:
         self.streams.everywhere(MachineAgent.renew)
-        self.streams.points.clear()
+        self.streams.end_points()
 
     def abandon(self) -> None:
         self.streams.everywhere(MachineAgent.abandon)
@@ -263,8 +263,15 @@ class RayStreams:
             found.update(sent)
         return dict(found)
 
+    def end_points(self) -> None:
+        """Nobody meets there any more. A controller outlives its run for a while, and so would they."""
+        for point in self.points.values():
+            ray.kill(point)
+        self.points.clear()
+
     def close(self) -> None:
         """Agents other than the controller's own end with their actors."""
+        self.end_points()
         self._agent.close()
 
 
