@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,12 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def running(cluster: Cluster, title: str) -> list[int]:
     """Processes of the cluster that are called so."""
-    everybody = [pid for host in cluster.hosts for pid in host.processes()]
-    return [pid for pid in everybody if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title.encode())]
+    found = []
+    for pid in [pid for host in cluster.hosts for pid in host.processes()]:
+        with suppress(OSError):  # it has ended since
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title.encode()):
+                found.append(pid)
+    return found
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = 120) -> Any:
