@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.arguments import Address, Device, Json, Openings, Overrides, Recipe, Run, Runs, Stochastic, Wandb
+from shoal.cli.arguments import (
+    Address,
+    Device,
+    Json,
+    Openings,
+    Overrides,
+    Recipe,
+    Run,
+    Runs,
+    Stochastic,
+    Wandb,
+    spelled,
+)
 from shoal.cli.credentials import credentials
 from shoal.cli.federation_commands import child, parent
 from shoal.cli.games import exploit, play, tournament
@@ -67,8 +79,7 @@ def train(
     from shoal.cli.train import run
 
     cluster = {"address": address, "working_dir": working_dir, "detach": detach}
-    watched = [f"log.wandb.mode={wandb}"] if wandb else []
-    watched += [f"placement.device={device}"] if device else []
+    watched = spelled(wandb=wandb, device=device)
     if prometheus is not None:
         watched.append(f"log.prometheus.port={prometheus}" if prometheus else "log.prometheus={}")
     options = {"trial": trial, "seed": seed, "on": on, "resume": resume, "parallel": parallel}
@@ -320,7 +331,7 @@ def plan(
     """Show what would run: workers, batch sizes, memory, every setting. Starts nothing."""
     from shoal.cli.plan import run
 
-    placed = [f"placement.device={device}"] if device else []
+    placed = spelled(device=device)
     run(recipe, [*(overrides or []), *placed], json=json, on=on, address=address)
 
 

@@ -36,3 +36,11 @@ Device = Annotated[
     str | None, typer.Option(metavar="auto|cpu|cuda|...", help="Where trainers learn: placement.device, in a word.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+SETTINGS = {"wandb": "log.wandb.mode", "device": "placement.device"}
+"""Option -> the setting that it stands for."""
+
+
+def spelled(**shorthands: str | None) -> list[str]:
+    """Options that stand for a setting, as overrides: those that were given."""
+    return [f"{SETTINGS[name]}={value}" for name, value in shorthands.items() if value]

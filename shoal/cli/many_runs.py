@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from shoal.cli.arguments import spelled
+
 Recipe = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")
 ]
@@ -39,8 +41,7 @@ def sweep(
     """Train every combination of a grid with several seeds; one table and one figure in the end."""
     from shoal.cli.sweep import run
 
-    watched = [f"log.wandb.mode={wandb}"] if wandb else []
-    run(recipe, [*(words or []), *watched], seeds=seeds, name=name, parallel=parallel, resume=resume)
+    run(recipe, [*(words or []), *spelled(wandb=wandb)], seeds=seeds, name=name, parallel=parallel, resume=resume)
 
 
 def lineage(
@@ -73,5 +74,4 @@ def tune(
     """Search for better settings in the space of the recipe's `tune`; the best, confirmed on fresh seeds, become best.yaml."""
     from shoal.cli.tune import run
 
-    watched = [f"log.wandb.mode={wandb}"] if wandb else []
-    run(recipe, [*(overrides or []), *watched], trials=trials, name=name, parallel=parallel, resume=resume)
+    run(recipe, [*(overrides or []), *spelled(wandb=wandb)], trials=trials, name=name, parallel=parallel, resume=resume)
