@@ -2,34 +2,34 @@
 
 Same copies, steps between updates, updates of as many rows, uniform replay of the same capacity and target interval, neither
 double nor dueling. Frames are 84 x 84 in grey, 4 stacked, every fourth of them seen; Shoal steps ale-py's own batch, the peers
-their own wrappers of single games. Each peer first runs all settings of its sweep once, and the fastest goes on; then all run in
-turns. All figures are of the time in which they learn: the slope behind the first fifth of the updates. The limit is that of
-cores which do nothing but step, decide and update, by plain torch (`peers/dqn_limit.py`).
+their own wrappers of single games. Each peer first runs all settings of its sweep once, with one thread and with more, and the
+fastest goes on; then all run in turns. All figures are of the time in which they learn: the slope behind the first fifth of the
+updates. The limit is that of cores which do nothing but step, decide and update, by plain torch (`peers/dqn_limit.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import statistics
-import sys
 from pathlib import Path
-from typing import Any
 
-from figures import Parts, limit, median, ratio
-from harness import Run, Side, all_sides, cores, machine, repeated, run_child, save, swept
-from speed import Costs, least
+from harness import Side, all_sides
+from updates import compare
 
 OURS = {
     "inline": {"shape": "inline"},
     "inline, single transitions": {"shape": "inline", "single": True},
+    "inline, 2 threads": {"shape": "inline", "threads": 2},
+    "inline, 2 threads, single transitions": {"shape": "inline", "threads": 2, "single": True},
     "acting beside learning": {"shape": "beside"},
+    "acting beside learning, 2 threads": {"shape": "beside", "threads": 2},
     "all cores in step": {"shape": "local"},
     "all cores in step, single transitions": {"shape": "local", "single": True},
+    "placement: auto": {"shape": "auto"},
 }
 SB3 = {
     "1 thread": {"threads": 1},
-    "default threads": {},
+    "2 threads": {"threads": 2},
 }
 RLLIB = {
     "one process": {"runners": 0},
@@ -41,58 +41,6 @@ RLLIB = {
 def sides_of(peers: list[str]) -> list[Side]:
     """All settings of everybody."""
     return all_sides("shoal_dqn.py", OURS, peers, {"sb3": ("sb3_dqn.py", SB3), "rllib": ("rllib_dqn.py", RLLIB)})
-
-
-def parts_of(settings: dict[str, Any]) -> Costs:
-    """Of the limit, on this machine now."""
-    return run_child(sys.executable, "dqn_limit.py", settings)
-
-
-def limit_of(parts: Costs, settings: dict[str, Any]) -> float:
-    """Updates per second at most: each has its share of the steps between two rounds beside it."""
-    steps = settings["num_envs"] * settings["unroll"] / settings["updates"]
-    costs = {name: cost or 0.0 for name, cost in parts.items()}
-    return limit(settings["cores"], Parts(costs["env"], costs["inference"], costs["update"] / steps), 1) / steps
-
-
-def said(run: Run) -> str:
-    """Both figures."""
-    return f"{run['updates']:8.1f} updates/s, {run['rate']:8.1f} steps/s"
-
-
-def report(results: dict[str, list[Run]], parts: Costs, most: float) -> None:
-    """Versions, parts of the limit, medians with their spread, shares, ratios."""
-    print()
-    for name, runs in results.items():
-        print(f"{name:44} {runs[0]['version']}")
-    costs = ", ".join(f"{name} {1e3 * cost:.2f}" for name, cost in parts.items() if cost is not None)
-    print(f"\nmilliseconds of one core (env, inference: per step): {costs}\nlimit: {most:,.1f} updates/s")
-    heads = f"{'updates/s':>24} {'steps/s':>28} {'MB in proportion':>17} {'rows per step':>14}"
-    print(f"\n{'':44} {heads}  of the limit")
-    for name, runs in results.items():
-        updates, rates = ([run[key] for run in runs] for key in ("updates", "rate"))
-        memory, trained = (statistics.median(run[key] for run in runs) for key in ("pss", "trained"))
-        share = statistics.median(updates) / most
-        figures = f"{median(updates):>24} {median(rates):>28} {memory / 1e6:>17,.0f} {trained:>14.1f}"
-        print(f"{name:44} {figures}  {share:.1%}")
-    for own in (name for name in results if name.startswith("shoal")):
-        for peer in (name for name in results if not name.startswith("shoal")):
-            rates = [[run["updates"] for run in results[side]] for side in (own, peer)]
-            print(f"{own} / {peer}: {ratio(*rates):.2f} x the updates per second")
-
-
-def compare(sides: list[Side], settings: dict[str, Any], repeats: int, path: Path | None) -> None:
-    """Everything, from the header to the ratios."""
-    header = {"machine": machine(), "settings": settings, "repeats": repeats}
-    print(", ".join(f"{name} {value}" for name, value in header["machine"].items()))
-    print(f"settings {settings}, {repeats} repeats", flush=True)
-    kept, sweep = swept(sides, settings)
-    before = parts_of(settings)
-    results = repeated(kept, settings, repeats, said=said)
-    parts = least(before, parts_of(settings))
-    most = limit_of(parts, settings)
-    save(path, {**header, "sweep": sweep, "parts": parts, "limits": {"autograd": most}, "results": results})
-    report(results, parts, most)
 
 
 def main() -> None:
@@ -116,9 +64,7 @@ def main() -> None:
         return
     taken = ("unroll", "updates", "batch", "target_every", "capacity", "warmup", "seconds")
     settings = {"world": "pong", "num_envs": options.copies, **{name: getattr(options, name) for name in taken}}
-    compare(
-        sides_of(options.peers), {**settings, "lr": 1e-4, "cores": cores(), "seed": 1}, options.repeats, options.json
-    )
+    compare(sides_of(options.peers), {**settings, "lr": 1e-4}, options.repeats, options.json, limited_by="dqn_limit.py")
 
 
 if __name__ == "__main__":

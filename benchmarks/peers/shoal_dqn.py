@@ -1,8 +1,9 @@
 """Shoal's side: DQN on CartPole-v1 or Pong with the settings given as JSON, for some seconds; prints one JSON line.
 
 `shape`: `inline` is one process; `local` an actor and a trainer with a share of each batch on every core, in step; `beside` an
-actor on one core and a trainer on the other, which keeps experience of one version before. `single`: sequences of one step
-each, as the peers keep them, instead of `unroll` steps that are drawn together.
+actor on one core and a trainer on the other, which keeps experience of one version before; `auto` is what a probe
+chooses. `threads`: of the trainer. `single`: sequences of one step each, as the peers keep them, instead of `unroll` steps that
+are drawn together.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ def placement_of(settings: dict[str, Any]) -> dict[str, Any]:
         "inline": {"trainers": 1},
         "local": {"trainers": cores, "actors": cores, "together": True, "agree": "allreduce", "max_lag": 0},
         "beside": {"trainers": 1, "actors": 1, "together": False, "max_lag": 1},
+        "auto": {},
     }
-    return shapes[settings["shape"]]
+    threads = {"threads": settings["threads"]} if "threads" in settings else {}
+    return {**shapes[settings["shape"]], **threads}
 
 
 def round_of(settings: dict[str, Any]) -> tuple[int, int]:
@@ -72,17 +75,20 @@ def learned_in(folder: Path) -> list[int]:
     return list(accumulate(int(row["train/updates_per_row"] > 0) for row in rows))
 
 
-def main() -> None:
-    settings = json.loads(sys.argv[1])
+def trained(experiment: Experiment, settings: dict[str, Any]) -> dict[str, Any]:
+    """What is told of a run: when it had made how many steps and updates."""
     with tempfile.TemporaryDirectory() as root:
-        outcome = train(
-            experiment_of(settings), root=root, quiet=True, on="inline" if settings["shape"] == "inline" else "local"
-        )
+        outcome = train(experiment, root=root, quiet=True, on="inline" if settings["shape"] == "inline" else "local")
         folder = Path(outcome.folder)
         points, learned = points_of(folder), learned_in(folder)
     updates = [(moment, round_of(settings)[1] * rounds) for (moment, _), rounds in zip(points, learned, strict=True)]
-    document = {"points": points, "updates": updates}
-    print(json.dumps({**document, "version": f"gymnasium {gymnasium.__version__}, torch {torch.__version__}"}))
+    version = f"gymnasium {gymnasium.__version__}, torch {torch.__version__}"
+    return {"points": points, "updates": updates, "version": version}
+
+
+def main() -> None:
+    settings = json.loads(sys.argv[1])
+    print(json.dumps(trained(experiment_of(settings), settings)))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,20 @@ def approximate_kl(log_ratio: Tensor, ratio: Tensor) -> Tensor:
     return ratio - 1.0 - log_ratio
 
 
+def clipped_losses(
+    log_ratio: Tensor, advantage: Tensor, value: Tensor, target: Tensor, old_value: Tensor, clip: float,
+    value_clip: float | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """PPO's losses of policy and values, `[]` each; rows in any shape."""
+    policy = clipped_policy_loss(log_ratio.exp(), advantage, clip).mean()
+    return policy, value_loss(value, target, old_value, value_clip)
+
+
+def one_pass_losses(weighted: Tensor, value: Tensor, target: Tensor, old_value: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses of policy and values, `[]` each; `weighted`: log-probabilities times advantages."""
+    return -weighted.mean(), value_loss(value, target, old_value, None)
+
+
 def explained_variance(value: Tensor, target: Tensor) -> Tensor:
     """1 - Var[target - value] / Var[target]: 1 is perfect, 0 is as good as a constant; 0 where targets do not vary."""
     spread = target.var(unbiased=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor
 
+from shoal.base.arithmetic import PLAIN, Arithmetic, compute_by
 from shoal.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -184,6 +185,8 @@ class Algorithm(ABC):
     """How many updates have been made: what random orders are counted by."""
     device: torch.device = torch.device("cpu")
     """Where it lives: that of the batches it learns from."""
+    arithmetic: Arithmetic = PLAIN
+    """How its networks compute. Losses, advantages, statistics and optimisers are float32 whatever it is."""
 
     @abstractmethod
     def __init__(self, config: Any, model: Named, task: Task) -> None: ...
@@ -238,8 +241,16 @@ class Algorithm(ABC):
         self.device = device
         self.moved()
 
+    def compute_by(self, arithmetic: Arithmetic) -> None:
+        """Let its networks compute so from now on: they are found in `flats`."""
+        for flat in self.flats():
+            compute_by(flat.module, arithmetic)
+        self.arithmetic = arithmetic
+        self.moved()
+
     def moved(self) -> None:
-        """It lives on `device` now: what was chosen for the one before, or lies in no block, is a subclass's to see to."""
+        """It lives on `device` now, and computes by `arithmetic`: what was chosen for those before, or lies in no block, is a
+        subclass's to see to."""
         return
 
     @abstractmethod

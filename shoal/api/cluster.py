@@ -13,7 +13,7 @@ class ResourcesConfig(Config):
     """What one worker process reserves on a cluster."""
 
     cpus: float = Field(1.0, ge=0)
-    """Cores; parts of one are allowed."""
+    """Cores; parts of one are allowed. A trainer with more `threads` reserves as many."""
     gpus: float = Field(0.0, ge=0)
     """Accelerators to reserve; parts of one are allowed. 0, where `device` names one: 1."""
     memory: Count = Field(0, ge=0)

@@ -144,6 +144,9 @@ class Env(ABC):
     between: Callable[[], None] | None = None
     """Called between copies that are slow and take turns: `env.timeout` is for each of them, not for all together. Set before
     `reset`."""
+    waits_for_all: bool = True
+    """`recv` waits for every copy. False: where copies are slow one by one, it may answer without some of them; they act in none
+    of its answers until they are back, and `advanced` does not count them. Set before `reset`."""
     repeats: bool = True
     """Equal seeds and equal actions give equal environments. False: a game outside that cannot promise it."""
     came_back: float = 0.0
@@ -188,6 +191,13 @@ class Env(ABC):
 
     def set_stage(self, number: int) -> bool:
         """A stage of a curriculum begins with the next `reset`; False: this environment knows no stages."""
+        return False
+
+    def limit_time(self, steps: int) -> bool:
+        """Truncate episodes after so many steps of their copy, if they have not ended; False: this environment cannot.
+
+        Before the first `reset`. Of several limits the shortest counts.
+        """
         return False
 
     def footprint(self) -> Footprint | None:

@@ -15,6 +15,7 @@ from shoal.api.federation import FederationConfig
 from shoal.api.league import LeagueConfig
 from shoal.api.population import PopulationConfig, SweepConfig, TuneConfig
 from shoal.base.config import Cadence, Config, Count, Duration, Named, Target, as_named, load_layers, named_by_default
+from shoal.base.table import target_of
 
 
 class ImagesConfig(Config):
@@ -28,6 +29,12 @@ class ImagesConfig(Config):
     """How many of the last images an agent sees, side by side in the channels; an episode begins with its first, repeated."""
 
 
+def _as_wrapper(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) != 1:
+        raise ValueError("should be one name with its value, as in frame_stack: 4; give each an entry of its own")
+    return target_of(value) if callable(value) else value
+
+
 class EnvConfig(Config):
     """The environment, and how many copies of it."""
 
@@ -37,8 +44,8 @@ class EnvConfig(Config):
     """Copies in the whole run."""
     kwargs: dict[str, Any] = {}
     """Passed to the environment's constructor."""
-    wrappers: list[Target] = []
-    """Gymnasium wrappers around every copy, innermost first: `module:Class`."""
+    wrappers: list[Annotated[str | dict[str, Any], BeforeValidator(_as_wrapper)]] = []
+    """Innermost first: Gymnasium wrappers around every copy, `module:Class`; then names, as in `frame_stack: 4`: `shoal list`."""
     images: ImagesConfig | None = None
     """Shrink, grey and stack the images of a PettingZoo game."""
     clip_reward: float | None = Field(None, gt=0)
@@ -47,10 +54,12 @@ class EnvConfig(Config):
     """How the game states the return of an episode, over its agents; left out: as the environment says, else a sum."""
     timeout: Duration = 60.0
     """How long a step or reset of one copy may take; where actors have processes of their own, one that hangs is killed."""
-    background: bool = False
-    """Step every Env of an actor's ring in a thread of its own: for environments that sleep, wait or compute outside Python."""
-    vector: Literal["auto", "native", "loop"] = "auto"
-    """How copies are stepped: `native` by its own vector implementation, `loop` one by one, `auto` native if it exists."""
+    background: bool | None = None
+    """Step every Env of an actor's ring in a thread of its own: for environments that sleep, wait or compute outside Python. Left
+    out: where there is a ring, and a probe finds that they wait."""
+    vector: Literal["auto", "native", "loop", "processes"] = "auto"
+    """How copies are stepped: `native` by its own vector implementation, `loop` one by one, `auto` native if it exists, `processes`
+    in a process each: for slow ones, of which none waits for another."""
 
 
 class ActorRange(Config):
@@ -66,6 +75,13 @@ class ActorRange(Config):
         if self.max < self.min:
             raise ValueError(f"max = {self.max} is less than min = {self.min}")
         return self
+
+
+def _as_threads(value: Any) -> Any:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value == "auto" or (number and float(value).is_integer()):
+        return value
+    raise ValueError("should be a whole number, or auto")
 
 
 class PlacementConfig(Config):
@@ -93,8 +109,16 @@ class PlacementConfig(Config):
     """Actors live in the process of their trainer, and take turns with it; otherwise in processes of their own."""
     device: str = "cpu"
     """Where trainers learn: `cpu`, `cuda` (replicas are dealt over all there are), `cuda:1`, `mps`, or `auto`: by a probe."""
+    threads: Annotated[Annotated[Count, Field(ge=1)] | Literal["auto"], BeforeValidator(_as_threads)] = "auto"
+    """Threads with which a trainer learns; actors have one. `auto`: 1, unless the probe of a shape finds that more are worth it."""
     policy_device: str = "cpu"
     """Where policy workers decide, by the same names; `auto`: where trainers learn."""
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    """What networks of trainers and policy workers multiply in: `fp32`, `tf32` (CUDA alone) or `bf16`. All else is float32."""
+    compile: bool = False
+    """Networks of trainers and policy workers, and losses, run by torch.compile. On a CPU that needs a C++ compiler."""
+    deterministic: bool = False
+    """Operators of accelerators repeat themselves to the bit, or the run ends where torch has no way to. CPUs do so anyway."""
     max_lag: Count | None = Field(None, ge=0)
     """How many versions old experience may be: 0 waits for every update, 1 samples during one. Default: the algorithm's own."""
     exact: bool | None = None

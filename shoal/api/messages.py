@@ -116,6 +116,13 @@ class Finished(Message):
 
 
 @dataclass(frozen=True)
+class Concluded(Message):
+    """The answer to `Conclude`, in its own time: nothing is left to do for the result of the run."""
+
+    worker: str
+
+
+@dataclass(frozen=True)
 class Shown(Message):
     """A table that a worker wants people to see, as it is now: for the live view and `shoal status`."""
 

@@ -111,6 +111,17 @@ class Pause(Order):
 
 
 @dataclass(frozen=True)
+class Conclude(Order):
+    """Training is over: do what is left to do for its result, and say `Concluded` when that is done."""
+
+    lasting: ClassVar[bool] = True
+
+    @property
+    def replaces(self) -> str:
+        return "conclude"
+
+
+@dataclass(frozen=True)
 class Heard(Order):
     """Another worker said this, which this one listens to: see `WorkerSpec.hears`. Long messages come in pieces."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from torch import Tensor, nn
 
+from shoal.base.arithmetic import Network
 from shoal.base.tree import Tree
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from shoal.base.config import Config
 
 
-class Model(nn.Module):
+class Model(Network):
     """What users write most. Heads belong to the algorithm.
 
     A subclass names its settings in a nested `Config` and is built as `Model(observation_space, config)`.
@@ -31,6 +32,10 @@ class Model(nn.Module):
 
     def __init__(self, observation_space: Space[Any], config: Any) -> None:
         super().__init__()
+
+    @property
+    def rows_alone(self) -> bool:
+        return self.initial_state(1) is None
 
     def initial_state(self, batch: int) -> Tree | None:
         """Recurrent state `[batch, ...]` at the start of an episode; None: this model has no memory."""

@@ -14,6 +14,7 @@ from shoal.api.env import AgentGroup
 from shoal.api.experiment import PolicyConfig
 from shoal.api.sight import Sight
 from shoal.api.space_data import space_from_plain, space_to_plain
+from shoal.base.arithmetic import PLAIN, Arithmetic, compute_by
 from shoal.base.config import Named
 from shoal.base.flat import Flat
 from shoal.base.plain import register
@@ -138,9 +139,12 @@ class PolicyPlan:
         """Its agents, with the observations that a fragment holds."""
         return replace(self.spec.group, observation_space=self.sight.stored)
 
-    def copy_policy(self, device: torch.device = torch.device("cpu")) -> tuple[Policy, Flat]:
+    def copy_policy(
+        self, device: torch.device = torch.device("cpu"), arithmetic: Arithmetic = PLAIN
+    ) -> tuple[Policy, Flat]:
         """A policy to act with, and the block that its versions are loaded into."""
         policy = copy.deepcopy(self.algorithm.policy)
+        compute_by(policy, arithmetic)
         flat = Flat(policy, gradients=False)
         flat.to(device)
         return policy, flat

@@ -86,8 +86,9 @@ class PopulationConfig(Config):
     """Who copies: the worst from any of the best, whoever is worse than one other that is drawn; none: random search."""
     share: float = Field(0.25, gt=0, le=0.5)
     """Of all members, those that are the worst and those that are the best, in truncation."""
-    explore: Literal["perturb", "resample", "none"] = "perturb"
-    """A copy takes its donor's settings: a step away from them, or drawn anew; none: it keeps its own."""
+    explore: Literal["perturb", "resample", "pb2", "none"] = "perturb"
+    """A copy takes its donor's settings: a step away from them; or gets settings that are drawn anew, or that a bandit proposes by
+    what each has gained so far (pb2, for numbers only); none: it keeps its own."""
     sigma: float = Field(0.1, gt=0, le=1)
     """Standard deviation of a step, as a part of the range on its scale."""
     episodes: Count = Field(0, ge=0)
@@ -103,6 +104,9 @@ class PopulationConfig(Config):
             raise ValueError(f"every = {self.every}: members are compared at equal steps; write '50_000 steps'")
         if self.separate and self.episodes < 2:
             raise ValueError("separate = true: a score needs episodes to have an interval; add episodes: 20")
+        unordered = [key for key, range_ in self.space.items() if range_.choice is not None]
+        if self.explore == "pb2" and unordered:
+            raise ValueError(f"explore = pb2 proposes numbers, and {unordered[0]} is a choice: use perturb or resample")
         return self
 
     @property

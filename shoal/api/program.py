@@ -158,6 +158,8 @@ class Process:
     """It works all the time, so it may keep to a core of its own."""
     at_home: bool = False
     """It works with the run's folder, so it lives on the machine that has it: the controller's."""
+    threads: int = 1
+    """Of its worker that computes with the most."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,13 @@ class Program:
         return resolved(self.experiment.placement.trainers)
 
     @property
+    def threads(self) -> int:
+        """With which a trainer learns."""
+        threads = self.experiment.placement.threads
+        assert threads != "auto", "resolved by expand"
+        return threads
+
+    @property
     def buffers(self) -> int:
         """Buffer workers of each policy that replays; 0: trainers replay themselves."""
         return self.experiment.placement.buffers
@@ -286,6 +295,8 @@ class WorkerSpec(Config):
     """It opens environments, which may hang."""
     hears: ClassVar[tuple[type[Message], ...]] = ()
     """Messages of other workers that it is told of, as the order `Heard`."""
+    concludes: ClassVar[bool] = False
+    """When training is over it is told `Conclude`, and the run ends once it has said `Concluded`."""
     keeps: ClassVar[str] = ""
     """What its state is to a resumed run: `rollouts`, `replay`, or nothing that has a name."""
     pinned: ClassVar[bool] = True
@@ -309,6 +320,10 @@ class WorkerSpec(Config):
         """Where its networks live, by name: `cpu`, `cuda`, `cuda:1`."""
         return "cpu"
 
+    def threads(self, program: Program) -> int:
+        """With which it computes, at most."""
+        return 1
+
     def fate(self, program: Program) -> str:
         """Processes whose workers name the same word here go down and come back together. Empty: its own."""
         return ""
@@ -318,11 +333,12 @@ class WorkerSpec(Config):
         return True
 
     def resources(self, program: Program) -> ResourcesConfig:
-        """What a cluster reserves for its process: an accelerator too where its networks live on one."""
-        requested = program.experiment.placement.cluster.of(self.kind)
-        if requested.gpus or not self.device(program).startswith("cuda"):
-            return requested
-        return requested.model_copy(update={"gpus": 1.0})
+        """What a cluster reserves for its process: a core for each thread, an accelerator where its networks live on one."""
+        requested, threads = program.experiment.placement.cluster.of(self.kind), self.threads(program)
+        changes = {"cpus": float(threads)} if threads > max(1.0, requested.cpus) else {}
+        if not requested.gpus and self.device(program).startswith("cuda"):
+            changes["gpus"] = 1.0
+        return requested.model_copy(update=changes)
 
     def ports(self, program: Program, plans: Mapping[str, PolicyPlan]) -> list[Port]:
         """The streams it reads and writes. `plans`: the policies that learn, as they are built for this alone."""

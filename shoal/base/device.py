@@ -16,7 +16,7 @@ _OF_MODULE = re.compile(r"(?P<module>\w+(?:\.\w+)+):(?P<device>\w+(?::\d+)?)")
 
 
 def on_cpu(tensor: Tensor) -> bool:
-    """The one rule by which what was written by hand for the CPU stands aside."""
+    """Its values can be looked at without waiting for a device."""
     return tensor.device.type == CPU
 
 

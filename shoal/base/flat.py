@@ -31,7 +31,7 @@ class Flat:
     """
 
     def __init__(self, module: nn.Module, *, gradients: bool) -> None:
-        self._module = module
+        self.module = module
         self._copy: Tensor | None = None
         """Of the block, on the CPU, where it lies on a device."""
         parameters, buffers = list(module.parameters()), list(module.buffers())
@@ -74,7 +74,7 @@ class Flat:
 
     def _move_parameters(self, *, fill: bool) -> None:
         start = 0
-        for name, parameter in list(self._module.named_parameters()):
+        for name, parameter in list(self.module.named_parameters()):
             stop = start + parameter.numel()
             view = self.parameters[start:stop].view(parameter.shape)
             if fill:
@@ -92,26 +92,26 @@ class Flat:
     def _replace(self, name: str, old: nn.Parameter, view: Tensor) -> nn.Parameter:
         """A parameter stays on its device: where it is to lie on another, a new one takes its place, wherever it was used."""
         new = nn.Parameter(view.data)  # what is written to its neighbours in the block is no change of it
-        for each, other in list(self._module.named_parameters(remove_duplicate=False)):
+        for each, other in list(self.module.named_parameters(remove_duplicate=False)):
             if other is old:
                 owner, _, leaf = each.rpartition(".")
-                setattr(self._module.get_submodule(owner), leaf, new)
+                setattr(self.module.get_submodule(owner), leaf, new)
         return new
 
     def _move_buffers(self, start: int, *, fill: bool) -> None:
-        for name, buffer in list(self._module.named_buffers()):
+        for name, buffer in list(self.module.named_buffers()):
             size = buffer.numel() * buffer.dtype.itemsize
             view = self.block[start : start + size].view(buffer.dtype).view(buffer.shape)
             if fill:
                 view.copy_(buffer)
             owner, _, leaf = name.rpartition(".")
-            self._module.get_submodule(owner)._buffers[leaf] = view
+            self.module.get_submodule(owner)._buffers[leaf] = view
             start += _padded(size)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape of every parameter, in the order in which they lie."""
-        return {name: tuple(parameter.shape) for name, parameter in self._module.named_parameters()}
+        return {name: tuple(parameter.shape) for name, parameter in self.module.named_parameters()}
 
     @property
     def nbytes(self) -> int:

@@ -40,7 +40,7 @@ KEYS = {
     "placement.device": "device cuda",
     "env.id": "env_id env_name",
     "env.kwargs": "env_config env_kwargs env_args",
-    "env.wrappers": "wrapper env_wrapper frame_stack",
+    "env.wrappers": "wrapper env_wrapper frame_stack num_stack sticky_actions repeat_action_probability max_episode_steps",
     "stop.steps": "total_timesteps n_timesteps timesteps t_max total_steps max_steps timesteps_total train_for_env_steps steps",
     "stop.updates": "training_iteration",
     "stop.return": "episode_reward_mean reward_threshold",

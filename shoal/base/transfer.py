@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from shoal.base.device import CPU
 from shoal.base.tree import Tree, tree_leaves, tree_map
 
 _PINNED = ("cuda", "xpu")
@@ -19,6 +20,38 @@ def to_device(tree: Tree, device: torch.device) -> Tree:
 def to_cpu(tree: Tree) -> Tree:
     """Tensors of a device -> the same on the CPU, once they are there."""
     return _moved(tree, Tensor.cpu, pinned=False)
+
+
+class Road:
+    """The way of trees of tensors from the CPU to one device: a stream of its own, where the device has streams.
+
+    So what is sent goes over while the device computes. Legal order: `send`, then `arrive` before it is used.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.Stream(device) if device.type in _PINNED else None
+
+    @property
+    def leads_away(self) -> bool:
+        """To another device than the CPU."""
+        return self._device.type != CPU
+
+    def send(self, tree: Tree) -> Tree:
+        """CPU tensors -> the same on the device, some time later."""
+        if self._stream is None:
+            return to_device(tree, self._device)
+        with self._stream:
+            return to_device(tree, self._device)
+
+    def arrive(self, tree: Tree) -> None:
+        """The device takes up what was sent before anything that it is told from now on. The CPU does not wait."""
+        if self._stream is None:
+            return
+        current = torch.accelerator.current_stream(self._device)
+        current.wait_stream(self._stream)
+        for _, leaf in tree_leaves(tree):
+            leaf.record_stream(current)  # its memory is the other stream's, and must not be given away too soon
 
 
 def cpu_memory(nbytes: int, device: torch.device) -> Tensor:

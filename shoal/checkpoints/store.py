@@ -75,6 +75,28 @@ class CheckpointStore:
         self._tidy(version)
         return final
 
+    def adopt(self, version: int, files: dict[str, bytes]) -> None:
+        """Take in a checkpoint of this run that was written elsewhere, its files as they are; remove those beyond `keep`."""
+        self._make_folder()
+        with self._remover.temporary(version) as temporary:
+            for name, raw in files.items():
+                with open(temporary / check_name("checkpoint file", name), "xb", opener=plain_file) as file:
+                    file.write(raw)
+                    file.flush()
+                    os.fsync(file.fileno())
+            sync_folder(temporary)
+            self._place(temporary, self._final(version))
+        self._tidy(version)
+
+    def files(self, version: int) -> dict[str, bytes]:
+        """Name -> content of all that belongs to a version, for `adopt` elsewhere."""
+        with self.hold(version) as held:
+            try:
+                names = [MANIFEST, *read_manifest(held, version)["files"]]
+                return {name: _content(held, name) for name in names}
+            except DamageError as damage:
+                raise self._damaged(version, damage) from None
+
     def _make_folder(self) -> None:
         if not self.folder.is_dir():
             make_folder(self.folder)
@@ -335,6 +357,11 @@ def _available(word: str, versions: Iterable[int], tags: Iterable[str]) -> str:
     guess = did_you_mean(word, names)
     everything = f"choose from: {', '.join([*names, *map(str, versions)])}"
     return f"{guess} ({everything})" if guess.startswith("did") else everything
+
+
+def _content(held: Held, name: str) -> bytes:
+    with held.open(name) as file:
+        return file.read()
 
 
 def _check_extra(name: str) -> str:

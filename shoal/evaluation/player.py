@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
 from shoal.api.env import Array, Codec
 from shoal.api.policy import Policy
 from shoal.api.sight import AGENT, OWN
 from shoal.base.errors import InputError
 from shoal.base.seeding import Noise
+from shoal.base.sizes import LEAST
+from shoal.base.threads import torch_threads
 from shoal.base.tree import tree_map
-from shoal.streams.inference import LEAST, Ask, decide
+from shoal.streams.inference import Ask, decide
 
 ROWS = LEAST
 """Of a forward, of which the first is played: with fewer, its last bits would not be those of an evaluation."""
@@ -47,12 +48,8 @@ class Player:
         if explore:
             ask.noise[0] = self._noise.at(self._drawn)[0]
             self._drawn += 1
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # as everywhere here: more would only wait for each other, and round otherwise
-        try:
+        with torch_threads(1):  # as everyone who acts: more would only wait for each other, and round otherwise
             answer = decide(self._policy, ask, explore=explore, version=0)
-        finally:
-            torch.set_num_threads(threads)
         ask.first[0] = False
         if ask.state is not None:
             tree_map(np.copyto, ask.state, answer.state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from gymnasium import Space
@@ -9,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from shoal.api.policy import Model
+from shoal.base.arithmetic import Network
 from shoal.base.config import Config, Section
 from shoal.base.errors import InputError
 from shoal.base.tree import Tree
@@ -41,7 +43,7 @@ class LSTMConfig(RecurrentConfig):
     name: Literal["lstm"] = "lstm"
 
 
-class Front(nn.Module):
+class Front(Network):
     """What comes before the core: `[R, B, ...]` -> `[R, B, features]`."""
 
     def __init__(self, space: Space[Any], config: RecurrentConfig) -> None:
@@ -57,7 +59,17 @@ class Front(nn.Module):
         return features
 
 
-class GRUModel(Model):
+class RecurrentModel(Model):
+    """A core behind a front. The core steps in float32, whatever the front computes in: its state is carried over many rows."""
+
+    front: Front
+
+    def arithmetic_parts(self) -> Iterator[Network]:
+        """The front."""
+        yield self.front
+
+
+class GRUModel(RecurrentModel):
     """`[R, B, ...]` -> `[R, B, hidden[-1]]`; its state is one tensor `[B, hidden[-1]]`."""
 
     Config = GRUConfig
@@ -84,7 +96,7 @@ class GRUModel(Model):
         return outputs, outputs[-1]
 
 
-class LSTMModel(Model):
+class LSTMModel(RecurrentModel):
     """`[R, B, ...]` -> `[R, B, hidden[-1]]`; its state is `{"h", "c"}`, each `[B, hidden[-1]]`."""
 
     Config = LSTMConfig

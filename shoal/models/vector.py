@@ -51,8 +51,8 @@ def _one_hot_columns(space: Space[Any]) -> tuple[Tensor | None, Tensor | None]:
             return None, None
         case _:
             raise InputError(
-                f"this model takes no observations of {space}: try model.name = 'auto', flatten them with a Gymnasium wrapper "
-                "(env.wrappers), or name your own model (model.name = 'file.py:Class')"
+                f"this model takes no observations of {space}: try model.name = 'auto', flatten them "
+                "(env.wrappers: [flatten]), or name your own model (model.name = 'file.py:Class')"
             )
     component = np.repeat(np.arange(len(sizes)), sizes)
     value = np.concatenate([start + np.arange(size) for size, start in zip(sizes, starts, strict=True)])

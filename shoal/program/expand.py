@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from shoal.api.evaluation import SELF
 from shoal.api.experiment import Experiment
 from shoal.api.policy_spec import Opponent, PolicyFacts, PolicyPlan, PolicySpec, Source
 from shoal.api.program import Program
+from shoal.base.arithmetic import networks_of
 from shoal.base.config import Named
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.seeding import derive_seed
@@ -20,12 +22,14 @@ from shoal.base.table import did_you_mean
 from shoal.base.tree import tree_map
 from shoal.checkpoints.store import CheckpointStore, parse_which
 from shoal.checkpoints.tags import LATEST
+from shoal.envs.wrappers import chosen_wrappers
 from shoal.evaluation.sides import opposed, sides_of
 from shoal.models import resolved_model
 from shoal.monitoring.run_folder import DEFAULT_ROOT, RunFolder
 from shoal.program.env_facts import EnvFacts, inspect_env
 from shoal.program.league_roles import check_league, league_roles
 from shoal.program.league_sources import league_source
+from shoal.program.normalising import with_normaliser
 from shoal.program.placement import check_shares, lanes_per_batch, resolve_placement, with_all_copies
 from shoal.program.processes import lay_out
 from shoal.program.roles import Role, assign_roles
@@ -45,6 +49,7 @@ def check_settings(experiment: Experiment) -> None:
     }
     for at, section in sections.items():
         algorithm_class(section, at).Config.parse(section.rest, at=at)
+    chosen_wrappers(experiment.env)
 
 
 def expand(
@@ -132,6 +137,7 @@ def _spec(experiment: Experiment, role: Role, facts: EnvFacts, *, alone: bool) -
         return spec
     where = f"policies.{role.policy}."
     section, at = (config.algorithm, f"{where}algorithm") if config.algorithm else (experiment.algorithm, "algorithm")
+    section = with_normaliser(experiment.env, section, at)
     settings = algorithm_class(section, at).Config.parse(section.rest, at=at)
     body, at = (config.model, f"{where}model") if config.model else (experiment.model, "model")
     model = Named.parse(resolved_model(body, own.observation_space, at=at), at=at)
@@ -166,19 +172,29 @@ def _plan(experiment: Experiment, spec: PolicySpec, facts: EnvFacts) -> PolicyPl
         own, width = team_group(spec.group, facts.state_space), spec.mask_width
         width = width and width * len(own.agents)
         spec = replace(spec, group=own, lanes=experiment.env.num_envs, mask_width=width)
-    plan, notes = PolicyPlan(spec, algorithm), algorithm.notes
-    if experiment.league is not None and experiment.placement.exact:
-        notes = (
-            *notes,
-            "placement.exact: whom players of a league meet depends on who comes first; only inline runs repeat",
-        )
+    plan = PolicyPlan(spec, algorithm)
     known = PolicyFacts(
         flat.parameters.numel(), flat.parameters.nbytes, flat.nbytes, needs.unroll,
         needs.burn_in + needs.unroll + needs.bootstrap, needs.max_lag, needs.replay is not None,
         sequences_of(plan), nbytes_of(plan) if needs.replay is not None else 0,
-        0 if needs.replay is None else needs.replay.sequences, _learner_nbytes(algorithm), notes,
+        0 if needs.replay is None else needs.replay.sequences, _learner_nbytes(algorithm),
+        (*algorithm.notes, *_notes(experiment, algorithm)),
     )  # fmt: skip
     return PolicyPlan(replace(spec, facts=known), algorithm)
+
+
+def _notes(experiment: Experiment, algorithm: Algorithm) -> Iterator[str]:
+    """What a user should know of settings that are not the algorithm's own."""
+    placement = experiment.placement
+    if experiment.league is not None and placement.exact:
+        yield "placement.exact: whom players of a league meet depends on who comes first; only inline runs repeat"
+    if (placement.precision == "bf16" or placement.compile) and not any(
+        list(networks_of(flat.module)) for flat in algorithm.flats()
+    ):
+        if placement.precision == "bf16":
+            yield "placement.precision = 'bf16' changes nothing here: heads and recurrent cores stay in fp32"
+        if placement.compile:
+            yield "placement.compile = true: losses alone are compiled here, heads and recurrent cores are not"
 
 
 def _learner_nbytes(algorithm: Algorithm) -> int:

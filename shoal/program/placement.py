@@ -77,12 +77,15 @@ def resolve_placement(experiment: Experiment, plans: Collection[PolicyPlan], *, 
             f"placement.exact = true: {agree.name} replicas never agree to the bit; choose agree: allreduce"
         )
     by_default = (exact or lag == 0) and not (alone or elastic or requested.buffers)
+    if experiment.env.vector == "processes":  # which copies an answer speaks of is a matter of time too
+        by_default = False
     if experiment.curriculum:  # when a stage begins is a matter of time, but in one thread
         by_default = exact
     changes = {
         "trainers": trainers, "actors": requested.actors if elastic else actors, "max_lag": lag, "agree": agree,
         "together": requested.together if requested.together is not None else requested.actors is None and not requested.buffers,
         "exact": requested.exact if requested.exact is not None else by_default, **_devices(requested),
+        "threads": 1 if requested.threads == AUTO else requested.threads,
     }  # fmt: skip
     placement = requested.model_copy(update=changes)
     _check_devices(placement, sync)

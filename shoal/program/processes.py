@@ -67,6 +67,7 @@ def _processes(program: Program, kinds: Sequence[type[WorkerSpec]]) -> Iterator[
             needed=any(spec.needed(program) for spec in specs), pinned=any(spec.pinned for spec in specs),
             at_home=any(spec.at_home for spec in specs),
             device=next((name for spec in specs if (name := spec.device(program)) != CPU), CPU),
+            threads=max(spec.threads(program) for spec in specs),
         )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ def plan_of(program: Program) -> dict[str, Any]:
                 "workers": [worker.name for worker in process.workers],
                 "resources": process.resources,
                 "device": process.device,
+                "threads": process.threads,
             }
             for process in program.processes
         },

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.spaces import Box
 
 from shoal.api.env import AgentGroup, Array, Env, Step, Turn
 from shoal.api.sight import AGENT, OWN, STATE
 from shoal.base.errors import ShoalError
 from shoal.base.tree import Tree, tree_leaves, tree_map
+from shoal.envs.spaces import flat
 from shoal.rollout.trajectory import View
 
 
@@ -104,24 +105,6 @@ def _as_one(state: Tree) -> Array:
         return state.astype({"f": np.float32, "b": np.uint8}.get(state.dtype.kind, state.dtype), copy=False)
     parts = [leaf.reshape(len(leaf), -1) for _, leaf in tree_leaves(state)]
     return np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe")
-
-
-def flat(space: Space[Any], tree: Tree) -> Array:
-    """`[rows, agents, ...]` of a space -> float32 `[rows, agents, width]`."""
-    if isinstance(space, Dict):
-        return np.concatenate([flat(part, tree[key]) for key, part in space.spaces.items()], axis=-1)
-    if isinstance(space, Tuple):
-        return np.concatenate([flat(part, tree[i]) for i, part in enumerate(space.spaces)], axis=-1)
-    columns = tree.reshape(*tree.shape[:2], -1)
-    if isinstance(space, Discrete | MultiDiscrete):
-        sizes, starts = np.atleast_1d(getattr(space, "nvec", getattr(space, "n", 0))).ravel(), np.ravel(space.start)
-        hot = [
-            columns[..., i, None] == start + np.arange(size)
-            for i, (size, start) in enumerate(zip(sizes, starts, strict=True))
-        ]
-        return np.concatenate(hot, axis=-1).astype(np.float32)
-    scale = np.float32(1 / 255 if columns.dtype == np.uint8 and isinstance(space, Box) else 1)
-    return columns.astype(np.float32) * scale
 
 
 class StoredObservations:

@@ -55,10 +55,11 @@ class TrajectoryBuilder:
     """Builds fragments of `len(lanes)` lanes. Process-free: the stream decides where the rows lie."""
 
     def __init__(
-        self, needs: Needs, lanes: np.ndarray, stream: SampleWriter, *, clip_reward: float | None = None,
-        prepare: Callable[[Fragment], Fragment] = lambda fragment: fragment,
+        self, needs: Needs, lanes: np.ndarray, stream: SampleWriter, *, reward_scale: float = 1.0,
+        clip_reward: float | None = None, prepare: Callable[[Fragment], Fragment] = lambda fragment: fragment,
     ) -> None:  # fmt: skip
-        self._needs, self._lanes, self._stream, self._bound = needs, lanes, stream, clip_reward
+        self._needs, self._lanes, self._stream = needs, lanes, stream
+        self._scale, self._bound = np.float32(reward_scale), clip_reward
         self._prepare = prepare
         self._rows = needs.burn_in + needs.unroll + needs.bootstrap
         self._carry = needs.burn_in + needs.bootstrap - 1
@@ -196,6 +197,8 @@ class TrajectoryBuilder:
     def observe(self, view: View, steps: int) -> bool:
         """Close the decisions whose outcome is known: their agent acts again, or its episode ended. True: a fragment was posted."""
         self._steps += steps
+        if self._scale != 1.0:
+            view = replace(view, reward=view.reward * self._scale)
         if self._bound is not None:
             view = replace(view, reward=view.reward.clip(-self._bound, self._bound))
         ended = view.terminated | view.truncated

@@ -11,12 +11,10 @@ import torch
 
 from shoal.api.policy import Policy, Request
 from shoal.base.device import CPU
+from shoal.base.sizes import even_size, fixed_size
 from shoal.base.transfer import to_cpu, to_device
 from shoal.base.tree import Tree, tree_map
 from shoal.streams.parameter import ParameterReader
-
-MULTIPLE, LEAST = 8, 16
-"""Batches are padded to a multiple of 8, and to 16 at least: on CPUs a row's last bits would otherwise depend on its company."""
 
 
 @dataclass
@@ -81,9 +79,9 @@ class InlineInference(InferenceClient):
 def decide(
     policy: Policy, ask: Ask, *, explore: bool, version: int, device: torch.device = torch.device("cpu")
 ) -> Answer:  # fmt: skip
-    """One padded forward, by a policy that lives on `device`."""
+    """One padded forward, by a policy that lives on `device`. Other devices than CPUs see batches of a few sizes alone."""
     rows = len(ask.first)
-    padded = _padded(rows)
+    padded = _padded(rows, even_size(rows) if device.type == CPU else fixed_size(rows))
     quick = policy.quick()
     if quick is None:
         return _decide_by_torch(policy, ask, padded, explore=explore, version=version, device=device)
@@ -98,7 +96,7 @@ def decide(
 def appraise(policy: Policy, ask: Ask, action: np.ndarray) -> dict[str, np.ndarray]:
     """What a policy thinks of what it decided: see `Policy.appraise`."""
     rows = len(ask.first)
-    padded = _padded(rows)
+    padded = _padded(rows, even_size(rows))
     said = policy.appraise(_request(ask, padded), _tensor(action, padded))
     return {name: value.numpy()[:rows] for name, value in said.items()}
 
@@ -135,7 +133,6 @@ def _tensor(array: np.ndarray, padded: np.ndarray | None) -> torch.Tensor:
 
 
 @lru_cache(maxsize=256)
-def _padded(rows: int) -> np.ndarray | None:
+def _padded(rows: int, size: int) -> np.ndarray | None:
     """Which rows make a padded batch: all, then the last again and again. None: no more are needed."""
-    missing = max(-rows % MULTIPLE, LEAST - rows)
-    return np.minimum(np.arange(rows + missing), rows - 1) if missing else None
+    return np.minimum(np.arange(size), rows - 1) if size > rows else None

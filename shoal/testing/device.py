@@ -3,7 +3,7 @@
 What would fail or wait there fails or is counted here. An operator refuses tensors of the CPU beside its own. Copies to and from
 the device are counted by bytes, and every call that would make the CPU wait for the device is counted by name: `item`, copies that
 are not `non_blocking`, `nonzero`, boolean masks. What is copied to the CPU `non_blocking` arrives with the next such call, not
-before. Arithmetic is the CPU's own, so results are comparable to the bit.
+before. Arithmetic is the CPU's own, so results are comparable to the bit; `torch.autocast` knows bfloat16.
 
 Importing this module makes the device known to torch. That must be before the first backward pass of the process: torch counts
 devices then, and only then.
@@ -311,6 +311,11 @@ class _Module:
         """Its random numbers are the CPU's."""
 
     @staticmethod
+    def get_amp_supported_dtype() -> list[torch.dtype]:
+        """Of `torch.autocast`."""
+        return [torch.bfloat16]
+
+    @staticmethod
     def mem_get_info(device: Any = None) -> tuple[int, int]:
         """Free and total bytes, of which it pretends to have 1 GiB."""
         return 1 << 30, 1 << 30
@@ -343,6 +348,32 @@ def _from_cpu(tensor: Tensor, target: Tensor, non_blocking: bool = False) -> Ten
     return _copy(None, (target, tensor, non_blocking), {})
 
 
+_AUTOCAST = ("linear", "mm", "addmm", "bmm", "baddbmm", "matmul", "conv1d", "conv2d", "conv3d")
+"""Operators that compute in the lower precision, as on other devices."""
+
+
+def _autocast(op: Any) -> Callable[..., Any]:
+    guard, key = torch._C._ExcludeDispatchKeyGuard, torch._C.DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
+
+    def narrowed(*args: Any, **kwargs: Any) -> Any:
+        dtype = torch.get_autocast_dtype(DEVICE.type)
+        with guard(torch._C.DispatchKeySet(key)):
+            args, kwargs = pytree.tree_map_only(
+                Tensor, lambda t: t.to(dtype) if t.is_floating_point() else t, (args, kwargs)
+            )
+            return op(*args, **kwargs)
+
+    return narrowed
+
+
+def _register_autocast() -> list[torch.library.Library]:
+    others, library = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
+    others.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    for name in _AUTOCAST:
+        library.impl(name, _autocast(getattr(torch.ops.aten, name).default), "AutocastPrivateUse1")
+    return [others, library]
+
+
 def _register() -> torch.library.Library:
     _setup_privateuseone_for_python_backend("pretend", backend_module=_Module())
     library = torch.library.Library("aten", "IMPL")
@@ -352,6 +383,6 @@ def _register() -> torch.library.Library:
     return library
 
 
-_library = _register()
+_libraries = [_register(), *_register_autocast()]
 """Registrations live as long as this."""
 DEVICE = torch.device("pretend:0")

@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 from shoal.api.env import AgentGroup, Array, Tree
 from shoal.base.tree import tree_leaves
+from shoal.envs.spaces import leaves_of
 from shoal.testing.check import Broken, expect
 from shoal.testing.recording import Recording
 
@@ -18,7 +19,7 @@ from shoal.testing.recording import Recording
 def spaces_are_supported(recording: Recording) -> str:
     """Every space has an array, and discrete actions count from 0."""
     for name, group in recording.groups.items():
-        for space in _leaf_spaces(group.observation_space):
+        for space in leaves_of(group.observation_space):
             known = isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary)
             expect(
                 known,
@@ -140,14 +141,6 @@ def the_state_comes_always_or_never(recording: Recording) -> str:
 
 
 # ---------------------------------------------------------------- the parts
-
-
-def _leaf_spaces(space: Space[Any]) -> Iterator[Space[Any]]:
-    if isinstance(space, Dict | Tuple):
-        for part in space.spaces.values() if isinstance(space, Dict) else space.spaces:
-            yield from _leaf_spaces(part)
-    else:
-        yield space
 
 
 def _leaves(space: Space[Any], tree: Tree, path: str) -> Iterator[tuple[str, Space[Any], Array]]:

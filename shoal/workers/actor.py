@@ -28,6 +28,7 @@ from shoal.base.seeding import Noise, derive_seed
 from shoal.base.tree import Tree
 from shoal.envs.background import BackgroundEnv
 from shoal.envs.curriculum import env_at, make_staged
+from shoal.envs.wrappers import learnt_scale
 from shoal.monitoring.shares import Shares
 from shoal.rollout.deal import Deal
 from shoal.rollout.matchmaking import Cast, Matchmaker, Odds, records_of
@@ -286,7 +287,7 @@ class _Building:
         env = make_staged(experiment, stage, copies, first_slot=producer * copies)
         if experiment.env.background and wake is not None:
             env = BackgroundEnv(env, done=wake)
-        env.between = self._context.heartbeat.between
+        env.between, env.waits_for_all = self._context.heartbeat.between, self._program.exact
         return env
 
     def _seat(self, spec: PolicySpec, producer: int) -> Seat:
@@ -299,8 +300,10 @@ class _Building:
         ring = context.streams.ring(names.sample(producer, spec.name))
         round_ = life.starts[spec.name] + ring.posted
         writer = SampleWriter(ring, producer, incarnation=life.incarnation, posted=round_)
-        clip, prepare = self._experiment.env.clip_reward, plan.algorithm.prepare
-        builder = TrajectoryBuilder(needs, lanes, writer, clip_reward=clip, prepare=prepare)
+        env, prepare = self._experiment.env, plan.algorithm.prepare
+        builder = TrajectoryBuilder(
+            needs, lanes, writer, reward_scale=learnt_scale(env), clip_reward=env.clip_reward, prepare=prepare
+        )
         noise = self._noise(spec, lanes, policy.noise_size, policy.noise_hold)
         return make_seat(
             spec, plan, self._client(plan, producer), policy, noise, builder,

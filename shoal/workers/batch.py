@@ -8,8 +8,6 @@ import numpy as np
 import torch
 
 from shoal.api.fragment import PER_LANE, Fragment
-from shoal.base.device import CPU
-from shoal.base.transfer import to_device
 from shoal.base.tree import tree_leaves, tree_map
 
 
@@ -26,11 +24,6 @@ def join(fragments: list[Fragment]) -> Fragment:
         parts = [getattr(fragment, field.name) for fragment in fragments]
         joined[field.name] = tree_map(lanes(0 if field.name in PER_LANE else 1), *parts)
     return Fragment(**joined)
-
-
-def moved(batch: Fragment, device: torch.device) -> Fragment:
-    """The batch on the device of who learns from it."""
-    return batch if device.type == CPU else Fragment(**to_device(vars(batch), device))
 
 
 def find_problem(batch: Fragment) -> str | None:

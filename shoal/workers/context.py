@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from shoal.api.program import Program, WorkerSpec
 from shoal.api.worker import Heartbeat
+from shoal.base.arithmetic import Arithmetic, arithmetic_of, make_deterministic
+from shoal.base.compiling import while_compiling
 from shoal.base.faults import Fault, Faults
 from shoal.base.flat import Flat
 from shoal.base.tree import Tree
@@ -15,6 +19,9 @@ from shoal.checkpoints.worker_state import fits, state_of
 from shoal.rollout.plans import Plans
 from shoal.streams.parameter import ParameterReader
 from shoal.streams.stream_set import Streams
+
+COMPILING = 600.0
+"""Seconds that one graph may take to compile."""
 
 
 @dataclass
@@ -67,6 +74,15 @@ class Context:
     def faults_of(self, spec: WorkerSpec) -> Faults:
         """What is to go wrong with a worker, by order."""
         return Faults(self.faults, spec.kind, spec.name, self.life.incarnation)
+
+    def arithmetic(self, device: torch.device) -> Arithmetic:
+        """How networks of trainers and policy workers compute there. What torch knows as a setting of the process is set."""
+        placement = self.program.experiment.placement
+        if placement.deterministic:
+            make_deterministic()
+        if placement.compile:  # longer than `placement.hang`, maybe
+            while_compiling(lambda: self.heartbeat.begin(COMPILING, in_env=False), self.heartbeat.rest)
+        return arithmetic_of(placement.precision, device, compile=placement.compile)
 
     def state_of(self, spec: WorkerSpec) -> Tree | None:
         """What the checkpoint keeps of a worker; None: it begins anew, as it does after a death."""

@@ -304,10 +304,15 @@ class Controller:
     # ------------------------------------------------------------ stop rules
 
     @property
+    def in_time(self) -> bool:
+        """All steps or updates are made, and there is time left for what comes after them."""
+        return self._all_counted_out() is not None and self._late() is None
+
+    @property
     def evaluate_last(self) -> bool:
-        """Whether the last version shall be evaluated: all steps or updates are made, and there is time left."""
+        """Whether the last version shall be evaluated."""
         beside = self._experiment.evaluation is not None and self.scoreboard.confirmed is None
-        return beside and self._all_counted_out() is not None and self._late() is None
+        return beside and self.in_time
 
     def _exhausted(self) -> str | None:
         return self._all_counted_out() or self._late()

@@ -69,7 +69,7 @@ class PolicyWorkerSpec(WorkerSpec):
     def build(self, context: Context) -> PolicyWorker:
         streams = context.streams
         device = find_device(self.device(context.program), self.number, key="placement.policy_device")
-        copy, flat = context.plans[self.policy].copy_policy(device)
+        copy, flat = context.plans[self.policy].copy_policy(device, context.arithmetic(device))
         lines = [
             AskLine(streams.ring(names.ask(p, self.policy)), streams.ring(names.answer(p, self.policy)))
             for p in self.clients(context.program)

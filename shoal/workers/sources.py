@@ -50,6 +50,11 @@ class BatchSource(ABC):
     def batches(self, round_: Round, version: int, learner: Learner) -> Iterator[Fragment]:
         """What is learned from, batch by batch."""
 
+    @property
+    def draws_ahead(self) -> bool:
+        """A batch may be drawn before the last was `learned`: what that one was worth does not matter to it."""
+        return False
+
     def learned(self, batch: Fragment, update: Update) -> None:
         """A batch was learned from: its priorities go back."""
         return
@@ -142,6 +147,10 @@ class ReplaySource(FreshSource):
         for number in range(self._needs.updates):
             self._updates += 1
             yield join([self.buffer.sample(self._sequences, version * self._needs.updates + number, learner.steps)])
+
+    @property
+    def draws_ahead(self) -> bool:
+        return self._needs.priorities is None
 
     def learned(self, batch: Fragment, update: Update) -> None:
         """What a batch turned out to be worth counts from the next draw on."""

@@ -11,9 +11,11 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -28,6 +30,8 @@ from shoal.api.worker import Worker
 from shoal.base.device import find_device
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import NO_FAULTS, Faults
+from shoal.base.threads import prepare_to_learn, torch_threads
+from shoal.base.transfer import Road
 from shoal.base.tree import Tree
 from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.worker_state import saves_replay, versions_before
@@ -39,12 +43,12 @@ from shoal.streams.gate import Gate
 from shoal.streams.past import Archive
 from shoal.streams.sample import SampleReader
 from shoal.workers.archives import archive_ports, make_archives
-from shoal.workers.batch import moved
 from shoal.workers.context import Context
 from shoal.workers.replay_shards import make_replay, part_of, replay_of, shards_of
 from shoal.workers.replica_sync import ReplicaSync, make_sync, sync_class
 from shoal.workers.shadow import Shadow, shadow_nbytes
 from shoal.workers.sources import BatchSource, BufferSource, FreshSource, ReplaySource, Round
+from shoal.workers.staging import Staging
 
 BAD_IN_A_ROW = 10
 """Dropped batches, one after the other, that end the run."""
@@ -78,6 +82,9 @@ class TrainerSpec(WorkerSpec):
     def device(self, program: Program) -> str:
         return program.experiment.placement.device
 
+    def threads(self, program: Program) -> int:
+        return program.threads
+
     def fate(self, program: Program) -> str:
         return "trainers" if sync_class(program).in_step else ""
 
@@ -104,15 +111,16 @@ class TrainerSpec(WorkerSpec):
         program, streams, life = context.program, context.streams, context.life
         plan = context.plans[self.policy]
         plan.algorithm.to(find_device(self.device(program), self.rank, key="placement.device"))
+        plan.algorithm.compute_by(context.arithmetic(plan.algorithm.device))
         sync = make_sync(program, plan, self.rank, context)
         sync.adopt(plan.algorithm)
-        gated = sync.speaks
         trainer = TrainerWorker(
             self.name, plan.algorithm, sync, self._source(context, plan), max_lag=program.max_lag,
-            gate=Gate(streams.mailbox(names.gate(self.policy, self.rank)), streams.waiter) if gated else None,
+            gate=Gate(streams.mailbox(names.gate(self.policy, self.rank)), streams.waiter) if sync.speaks else None,
             archives=make_archives(context, self.policy, self.rank), shadow=self._make_shadow(context, plan),
-            faults=context.faults_of(self), spec=plan.spec,
+            faults=context.faults_of(self), spec=plan.spec, threads=program.threads,
         )  # fmt: skip
+        prepare_to_learn(program.threads)
         if life.start is not None:
             load_policy(plan.algorithm, life.start.tensors, self.policy)
             trainer.version = life.starts[self.policy]
@@ -131,6 +139,8 @@ class TrainerSpec(WorkerSpec):
         """Where its batches come from. A trainer that starts anew begins with an empty buffer."""
         program, streams, life = context.program, context.streams, context.life
         replay = plan.algorithm.needs.replay
+        if replay is not None and context.alone:
+            replay = replace(replay, warmup=1)  # what is measured is learning, not the wait for it
         if shards_of(program, plan):
             return self._buffers(context, plan)
         rings = [streams.ring(names.sample(producer, self.policy)) for producer in program.producers_of(self.rank)]
@@ -173,9 +183,9 @@ class TrainerWorker(Worker):
     def __init__(
         self, name: str, algorithm: Algorithm, sync: ReplicaSync, source: BatchSource, *, max_lag: int = 0,
         gate: Gate | None = None, archives: Mapping[str, Archive] | None = None, shadow: Shadow | None = None,
-        faults: Faults = NO_FAULTS, spec: PolicySpec | None = None,
+        faults: Faults = NO_FAULTS, spec: PolicySpec | None = None, threads: int = 1,
     ) -> None:  # fmt: skip
-        self.name, self.policy, self.algorithm, self._spec = name, sync.policy, algorithm, spec
+        self.name, self.policy, self.algorithm, self._spec, self.threads = name, sync.policy, algorithm, spec, threads
         self._sync, self._source, self._mailbox = sync, source, sync.mailbox()
         self._max_lag, self._gate, self._faults = max_lag, gate, faults
         self._archives, self._shadow = archives or {}, shadow
@@ -184,6 +194,7 @@ class TrainerWorker(Worker):
         # where others write into the same memory, what they did cannot be told from what is taken back
         self._undo = None if sync.one_machine else Undo(algorithm)
         self._undo_ready = False
+        self._road = Road(algorithm.device)
         self._shares = Shares("trainer")
         self.version, self.steps = 0, 0
         self._updates = 0
@@ -241,7 +252,8 @@ class TrainerWorker(Worker):
             self._undo_ready = False
         self._shares.switch("worked")
         self._faults.at("update", self._updates + 1)
-        return [self._learn(round_)]
+        with torch_threads(self.threads):  # who acts in this process keeps to one: its bits are those of any other
+            return [self._learn(round_)]
 
     def _learn(self, round_: Round) -> Message:
         began = time.perf_counter()
@@ -272,22 +284,24 @@ class TrainerWorker(Worker):
 
     def _train(self, round_: Round) -> tuple[dict[str, Metric], str | None]:
         """Learn from the batches of a round; if one of them cannot be learned from, take back what was, and say why."""
-        metrics: dict[str, Metric] = {}
+        metrics, learner = dict[str, Metric](), self._sync.learner
         if self._undo is not None and not self._undo_ready:  # a version may be made of several rounds
             self._undo.note()
             self._undo_ready = True
         try:
-            for part in self._source.batches(round_, self.version, self._sync.learner):
-                update = self._sync.learner.collect(
-                    self.algorithm.update(moved(part, self.algorithm.device), self._sync.learner)
-                )
+            batches = self._source.batches(round_, self.version, learner)
+            staging = Staging(batches, self._road, ahead=self._source.draws_ahead)
+            while (staged := staging.take()) is not None:
+                update = self.algorithm.update(staged.there, learner)
+                staging.send_next()
+                update = learner.collect(update)
                 merge_into(metrics, update.metrics)
-                self._source.learned(part, update)
+                self._source.learned(staged.here, update)
         except NonFiniteError as error:
             if self._undo is not None:
                 self._undo.back()
             with suppress(NonFiniteError):  # whatever else went wrong on a device belongs to this round
-                self._sync.learner.collect(Update())
+                learner.collect(Update())
             return metrics, str(error)
         return metrics, None
 
@@ -346,8 +360,6 @@ class TrainerWorker(Worker):
 
     def _save(self, request: int, round_: int) -> list[Message]:
         """What is saved is a version: a round that is under way becomes one."""
-        import safetensors.torch
-
         said: list[Message] = []
         if (under_way := self._source.open) is not None:
             said.append(self._publish_round(under_way, "trained", undone=False))
@@ -367,8 +379,7 @@ class TrainerWorker(Worker):
 
     def state(self, round_: int) -> Tree | None:
         """What it keeps for replay, and the earlier versions that opponents play as."""
-        nbytes = self.algorithm.flat.nbytes
-        archives = {name: archive.kept(nbytes) for name, archive in self._archives.items()}
+        archives = {name: archive.kept(self.algorithm.flat.nbytes) for name, archive in self._archives.items()}
         replay = self._source.state()
         return None if replay is None and not archives else {"replay": replay, "archives": archives}
 

@@ -13,13 +13,17 @@ from shoal.algorithms.undo import Undo
 from shoal.api.algorithm import Algorithm, NonFiniteError, Update
 from shoal.api.fragment import Fragment
 from shoal.base.device import CPU
+from shoal.base.transfer import to_device
 from shoal.testing.device import DEVICE
 from shoal.testing.experience import batch_of
-from shoal.workers.batch import moved
 from tests.testing.suites import CASES, CLIPPED, Case
 
 RELATIVE, ABSOLUTE = 1e-5, 2e-6
 """Adam makes of the last bit of a small gradient a little more than that of a step of 1e-3."""
+
+
+def moved(batch: Fragment, device: torch.device) -> Fragment:
+    return batch if device.type == CPU else Fragment(**to_device(vars(batch), device))
 
 
 def updated(algorithm: Algorithm, batches: list[Fragment]) -> list[Update]:

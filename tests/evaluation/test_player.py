@@ -29,6 +29,8 @@ from tests.launchers.small_runs import trained
 SHOP = {"id": "tests.evaluation.player_envs:Shop"}
 FILM = {"id": "tests.evaluation.player_envs:Film", "images": {"size": [6, 4], "grey": True, "stack": 3}}
 MEMORY = {"id": "CartPole-v1", "wrappers": ["shoal.envs.partial:HideVelocity"]}
+STACKED = {**SHOP, "wrappers": ["one_hot", {"frame_stack": 3}, "flatten", "normalise"]}
+TWICE = {**FILM, "wrappers": [{"frame_stack": 2}]}
 GRU = {"name": "gru", "hidden": [16, 16]}
 PPO = {"name": "ppo", "unroll": 8, "minibatch": 32}
 SPREAD = {"id": "shoal/spread"}
@@ -126,6 +128,7 @@ def plain_episodes(
         pytest.param(SHOP, Shop, {"model": {"name": "auto"}}, id="dict and mask"),
         pytest.param(MEMORY, lambda: HideVelocity(gymnasium.make("CartPole-v1")), {"model": GRU}, id="memory"),
         pytest.param({"id": "Pendulum-v1"}, lambda: gymnasium.make("Pendulum-v1"), {}, id="pendulum"),
+        pytest.param(STACKED, Shop, {}, id="wrappers by name"),
     ],
 )
 def test_a_gymnasium_environment_is_played_as_in_an_evaluation(
@@ -146,9 +149,10 @@ def test_a_gymnasium_environment_is_played_as_in_an_evaluation(
         np.testing.assert_array_equal(rewards, arrays["agent/reward"][:, 0])
 
 
-def test_a_pettingzoo_game_with_images_is_played_as_in_an_evaluation(tmp_path: Path) -> None:
+@pytest.mark.parametrize("env", [FILM, TWICE], ids=["images", "images, stacked"])
+def test_a_pettingzoo_game_with_images_is_played_as_in_an_evaluation(env: dict[str, Any], tmp_path: Path) -> None:
     """Frames are shrunk and stacked, for each agent from the first of its episode on; actions are clipped."""
-    run = trained(tmp_path, FILM)
+    run = trained(tmp_path, env)
     policy = load(run).policy()
     players = {agent: policy.player(agent) for agent in Film.possible_agents}
     for plain, seed, arrays in plain_episodes(run, Film, 3):

@@ -16,6 +16,7 @@ from shoal.checkpoints.store import CheckpointStore
 from shoal.program import probe
 from shoal.program.env_facts import inspect_env
 from shoal.program.expand import expand
+from shoal.program.measuring import Cost
 from shoal.program.probe import choose_device
 from shoal.program.report import plan_of
 from shoal.runs.evaluate import evaluate
@@ -142,7 +143,9 @@ def test_auto_takes_what_is_faster_and_says_why(monkeypatch: pytest.MonkeyPatch)
     for seconds, wanted in ((0.010, "cuda"), (0.095, "cpu")):
         times = {"cpu": 0.1, "cuda": seconds}
         monkeypatch.setattr(
-            probe, "_measure", lambda program, heartbeat, times=times: (0.0, times[program.experiment.placement.device])
+            probe,
+            "measure",
+            lambda program, heartbeat, times=times: Cost(0.0, times[program.experiment.placement.device]),
         )
         chosen, why = choose_device(asked, facts, Heartbeat())
         assert chosen.placement.device == wanted

@@ -145,3 +145,20 @@ def test_parts_are_found_by_name_not_by_order() -> None:
     assert torch.equal(model(observation, None, first)[0], model(turned, None, first)[0])
     changed = {**observation, "type": (observation["type"] + 1) % 3}
     assert not torch.equal(model(observation, None, first)[0], model(changed, None, first)[0])
+
+
+@pytest.mark.parametrize("channels_first", [False, True])
+def test_stacked_images_are_one_with_more_channels(channels_first: bool) -> None:
+    """`[images, ...]` as `frame_stack` makes it: the channels of all, the oldest first."""
+    shape = (4, 3, 40, 36) if channels_first else (4, 40, 36, 3)
+    space = Box(0, 255, shape, np.uint8)
+    raw = batch(space, 2, 5)
+    pixels = Pixels(space, "nature")
+    out = pixels(raw)
+    assert (pixels.channels, out.shape) == (12, (10, 12, 40, 36))
+    images = raw if channels_first else raw.movedim(-1, -3)
+    torch.testing.assert_close(out, images.reshape(10, 12, 40, 36).float() / 255)
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    model = build_model(Named(name="auto"), space)
+    assert type(model).__name__ == "NatureModel"
+    assert model(raw, None, starts(2, 5, 5))[0].shape == (2, 5, 512)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,10 +150,10 @@ def check_notes(posted: Posted) -> None:
         assert fragment.state[lane, 0] == fragment.action[0, lane]
 
 
-def run(needs: Needs, world: World, steps: int, clip_reward: float | None = None) -> tuple[list[list[Transition]], int]:
+def run(needs: Needs, world: World, steps: int, **rewards: Any) -> tuple[list[list[Transition]], int]:
     ring = MemoryRing(fragment_layout(GROUP, needs, CountingPolicy(), world.lanes, None), 1)  # type: ignore[arg-type]
     reader = SampleReader([ring])
-    builder = TrajectoryBuilder(needs, np.arange(world.lanes), SampleWriter(ring, 0), clip_reward=clip_reward)
+    builder = TrajectoryBuilder(needs, np.arange(world.lanes), SampleWriter(ring, 0), **rewards)
     got: list[list[Transition]] = [[] for _ in range(world.lanes)]
     counted = 0
     for _ in range(steps):
@@ -203,6 +204,13 @@ def test_rewards_are_clipped_one_by_one() -> None:
     sums = {each.reward for lane in got for each in lane}
     assert all(total % 0.5 == 0 for total in sums)
     assert max(sums) > 0.5
+
+
+def test_rewards_are_scaled_and_then_clipped() -> None:
+    world = World(3, "same", False, np.random.default_rng(5))
+    got, _ = run(Needs(4), world, 60, reward_scale=0.5, clip_reward=30)
+    for mine, truth in zip(got, world.history, strict=True):
+        assert [each.reward for each in mine] == [min(each.reward / 2, 30) for each in truth[: len(mine)]]
 
 
 @pytest.mark.parametrize("autoreset", ["same", "next"])

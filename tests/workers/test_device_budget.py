@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from shoal.algorithms.learner import SoloLearner
+from shoal.algorithms.learner import Collecting, SoloLearner
+from shoal.api.algorithm import Update
 from shoal.api.experiment import Experiment
 from shoal.api.messages import Updated
+from shoal.base.transfer import Road
 from shoal.base.tree import tree_leaves
 from shoal.program.expand import expand
 from shoal.rollout.plans import Plans
@@ -18,7 +20,6 @@ from shoal.streams import names
 from shoal.streams.gate import GateKeeper
 from shoal.streams.stream_set import MemoryStreams
 from shoal.testing.device import Transfers, counted
-from shoal.workers import trainer as trainers
 from shoal.workers.actor import ActorSpec
 from shoal.workers.context import Context, Life
 from shoal.workers.trainer import TrainerSpec
@@ -46,20 +47,23 @@ def experiment(name: str) -> Experiment:
 
 
 @contextmanager
-def second_round(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Transfers, int]]:
+def second_round(
+    name: str, monkeypatch: pytest.MonkeyPatch, order: list[str] | None = None
+) -> Iterator[tuple[Transfers, int]]:
     """Play and learn; what the second round of learning cost, and the bytes of its batches and of the version it published."""
-    program, sent = expand(experiment(name)), [0]
+    program, sent, order = expand(experiment(name)), [0], [] if order is None else order
     streams = MemoryStreams(program)
     context = Context(program, Plans(program), streams, Life(starts=dict.fromkeys(program.learners, 0)), alone=True)
     (policy,) = program.learners
     GateKeeper(streams.mailbox(names.gate(policy, 0))).open(3)
 
-    def moved(batch: Any, device: Any) -> Any:
-        sent[0] += sum(leaf.nbytes for _, leaf in tree_leaves(vars(batch)))
-        return real(batch, device)
+    def send(self: Road, tree: Any) -> Any:
+        sent[0] += sum(leaf.nbytes for _, leaf in tree_leaves(tree))
+        order.append("send")
+        return real(self, tree)
 
-    real = trainers.moved
-    monkeypatch.setattr(trainers, "moved", moved)
+    real = Road.send
+    monkeypatch.setattr(Road, "send", send)
     with ExitStack() as stack:
         trainer, *actors = [
             stack.enter_context(closing(spec.build(context)))
@@ -72,6 +76,7 @@ def second_round(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[T
                 while actor.poll(0.0):
                     pass
             sent[0] = 0
+            order.clear()
             with counted() as transfers:
                 said = trainer.poll(0.0)
             assert isinstance(said[0], Updated)
@@ -102,3 +107,26 @@ def test_one_more_in_the_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     with second_round("ppo", monkeypatch) as (transfers, _):
         assert transfers.synchronising > 3
         assert transfers.waits["item"] == 8
+
+
+@pytest.mark.parametrize(("name", "prioritised"), [("dqn", False), ("sac", False), ("dqn", True)])
+def test_the_next_batch_is_on_its_way_before_the_last_is_waited_for(
+    name: str, prioritised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless what the last one was worth decides what is drawn. The numbers of waits and bytes are those of the budget."""
+    settings, updates = CASES[name]
+    monkeypatch.setitem(CASES, name, ({**settings, "prioritised": prioritised}, updates))
+    order: list[str] = []
+    real = Collecting.collect
+
+    def collect(self: Collecting, update: Update) -> Update:
+        order.append("wait")
+        return real(self, update)
+
+    monkeypatch.setattr(Collecting, "collect", collect)
+    with second_round(name, monkeypatch, order) as (transfers, nbytes):
+        assert (
+            order == ["send", "wait"] * updates if prioritised else ["send", *["send", "wait"] * (updates - 1), "wait"]
+        )
+        assert transfers.synchronising <= 2 * updates + 1, transfers.waits
+        assert transfers.nbytes <= 1.1 * nbytes

@@ -23,7 +23,7 @@ from shoal.algorithms.actor_critic.minibatches import (
 from shoal.algorithms.actor_critic.policy_gradient import PolicyGradient
 from shoal.algorithms.actor_critic.ppo_kernel import PPOKernel, Rows
 from shoal.algorithms.learner import number
-from shoal.algorithms.losses import clipped_policy_loss, explained_variance, value_loss
+from shoal.algorithms.losses import clipped_losses, explained_variance
 from shoal.algorithms.rows import places_of, taken
 from shoal.algorithms.settings import Live
 from shoal.api.algorithm import Learner
@@ -119,8 +119,9 @@ class ClippedPasses:
         places = None if part.valid is None else places_of(part.valid)
         pick = (lambda x: x) if places is None else (lambda x: taken(x, places))
         log_ratio = pick(new.log_prob - part.log_prob)
-        policy = clipped_policy_loss(log_ratio.exp(), pick(part.advantage), self.config.clip).mean()
-        value = value_loss(pick(new.value), pick(part.target), pick(part.value), self.config.value_clip)
+        advantage, target, old_value = (pick(each) for each in (part.advantage, part.target, part.value))
+        losses, config = self._owner.arithmetic.loss(clipped_losses), self.config
+        policy, value = losses(log_ratio, advantage, pick(new.value), target, old_value, config.clip, config.value_clip)
         entropy = pick(new.entropy)
         total = policy + self._owner.settings.value_coef * value
         if entropy_coef:

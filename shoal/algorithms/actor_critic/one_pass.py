@@ -14,7 +14,7 @@ from shoal.algorithms.actor_critic.descent import Loss, descend
 from shoal.algorithms.actor_critic.minibatches import LaneMinibatches
 from shoal.algorithms.actor_critic.policy_gradient import PolicyGradient
 from shoal.algorithms.actor_critic.replicas import normalised
-from shoal.algorithms.losses import explained_variance, value_loss
+from shoal.algorithms.losses import explained_variance, one_pass_losses
 from shoal.algorithms.rows import places_of, taken
 from shoal.api.algorithm import Learner, Task
 from shoal.api.fragment import Fragment
@@ -67,9 +67,9 @@ class OnePass:
             advantage = normalised(advantage, places, learner.mean)
         if not len(places):
             return Loss.of_nothing()
-        policy_loss = -taken(new.log_prob * advantage, places).mean()
+        weighted, entropy = taken(new.log_prob * advantage, places), taken(new.entropy, places)
         value, old_value, target = (taken(each, places) for each in (new.value, old_value, target))
-        error, entropy = value_loss(value, target, old_value, None), taken(new.entropy, places)
+        policy_loss, error = self._owner.arithmetic.loss(one_pass_losses)(weighted, value, target, old_value)
         total = policy_loss + settings.value_coef * error - entropy_coef * entropy.mean()
         means = {name: taken(each, places) for name, each in means.items()}
         means["explained_variance"] = explained_variance(old_value, target)

@@ -17,8 +17,8 @@ from shoal.algorithms.inputs import ACTOR, CRITIC, Inputs, central_section
 from shoal.api.env import AgentGroup
 from shoal.api.policy import Decision, Policy, Quick, Request
 from shoal.api.sight import OWN, Sight
+from shoal.base.arithmetic import by_hand
 from shoal.base.config import Named
-from shoal.base.device import on_cpu
 from shoal.base.tree import Tree, tree_map
 from shoal.models import build_model
 from shoal.models.heads import build_head
@@ -91,7 +91,7 @@ class ActorCritic(Policy):
 
     def quick(self) -> Quick | None:
         """A small tanh network with Discrete actions decides by hand."""
-        if not self._by_hand or not on_cpu(self.value.weight):
+        if not self._by_hand or not by_hand(self.value.weight, self.actor.arithmetic):
             return None
         if self._quick is None or not self._quick.current:
             assert isinstance(self.actor, MLPModel)

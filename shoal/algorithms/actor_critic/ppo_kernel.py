@@ -15,7 +15,7 @@ from shoal.algorithms.kernels import numbers
 from shoal.algorithms.kernels.mlp import MLP, Scratch
 from shoal.api.env import Array
 from shoal.api.policy import Model
-from shoal.base.device import on_cpu
+from shoal.base.arithmetic import by_hand
 from shoal.models.heads.discrete import Categorical
 from shoal.models.mlp import MLPModel
 
@@ -70,7 +70,9 @@ class PPOKernel:
     def suits(policy: ActorCritic) -> bool:
         """Whether this policy is the one that the formulas below are written for."""
         head = policy.head
-        discrete = type(head) is Categorical and head.start == 0 and on_cpu(head.linear.weight)
+        discrete = (
+            type(head) is Categorical and head.start == 0 and by_hand(head.linear.weight, policy.actor.arithmetic)
+        )
         return discrete and not policy.shared and all(_is_plain(model) for model in (policy.actor, policy.critic))
 
     @_not_finite_later

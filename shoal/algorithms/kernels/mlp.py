@@ -6,20 +6,13 @@ A call into numpy costs a fraction of one into torch, and on minibatches of a fe
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 from torch import nn
 
 from shoal.api.env import Array
-
-
-@cache
-def one_thread() -> None:
-    """Products of small matrices are no work for two: numpy's library would wake a thread for each of ours."""
-    threadpool_limits(1, "blas")
+from shoal.base.threads import limit_blas
 
 
 class Activation(NamedTuple):
@@ -44,7 +37,7 @@ class MLP:
     def __init__(
         self, linears: list[nn.Linear], scratch: Scratch | None = None, *, activation: Activation | None = None
     ) -> None:
-        one_thread()
+        limit_blas()
         self._linears, self._scratch, self._activation = linears, scratch or Scratch(), activation or TANH
         self._room: dict[int, _Room] = {}
         self._lies_at = -1

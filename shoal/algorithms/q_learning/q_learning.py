@@ -150,7 +150,7 @@ class QLearning(Algorithm):
         target = self.targets(batch, action_values).flatten().index_select(0, places)
         chosen = action_values.chosen.flatten().index_select(0, places)
         weights = None if batch.weights is None else by_row(batch.weights, action_values.counts, places)
-        loss = td_loss(chosen, target, config.loss, weights)
+        loss = self.arithmetic.loss(td_loss)(chosen, target, config.loss, weights)
         error = chosen.detach() - target
         beside, more = self._beside(batch, learner)
         own = self._descent(loss, batch, action_values, lambda: td_slope(error, config.loss, weights))

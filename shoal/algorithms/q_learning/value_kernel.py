@@ -18,7 +18,7 @@ from torch.nn import functional
 from shoal.algorithms.kernels import WIDEST
 from shoal.algorithms.kernels.mlp import MLP, RELU, TANH, Activation, Scratch
 from shoal.api.env import Array
-from shoal.base.device import on_cpu
+from shoal.base.arithmetic import by_hand
 from shoal.models.heads.values import DiscreteValues
 from shoal.models.mlp import MLPModel
 
@@ -52,7 +52,7 @@ class ValueKernel:
             return False
         plain = model.dense.norms is None and model.dense.activation in ACTIVATIONS and model.vector.plain
         narrow = max(linear.in_features for linear in linears_of(model, head)) <= WIDEST
-        return plain and narrow and on_cpu(head.advantage.weight)
+        return plain and narrow and by_hand(head.advantage.weight, model.arithmetic)
 
     @torch.no_grad()
     def values(self, observation: Tensor) -> Tensor:

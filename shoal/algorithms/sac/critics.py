@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from shoal.algorithms.inputs import Joined, central_section
 from shoal.api.sight import OWN
+from shoal.base.arithmetic import Network
 from shoal.base.config import Named
 from shoal.base.tree import Tree
 from shoal.models import build_model
@@ -52,8 +53,10 @@ class Twins(nn.Module):
         return torch.stack([critic(seen, first) for critic in self.pair])
 
 
-class Stacked(nn.Module):
+class Stacked(Network):
     """Two dense critics as one: every layer is one product of matrices for both. On small networks calls are what costs."""
+
+    axes_before = 1
 
     def __init__(self, one: Critic, other: Critic) -> None:
         super().__init__()

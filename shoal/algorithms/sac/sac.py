@@ -15,11 +15,13 @@ from shoal.algorithms.learner import Adam, number
 from shoal.algorithms.q_learning.priorities import priorities_of
 from shoal.algorithms.q_learning.replayed import replay_of
 from shoal.algorithms.q_learning.target import Target
+from shoal.algorithms.q_learning.value_kernel import KnownLoss
 from shoal.algorithms.returns import n_step
 from shoal.algorithms.rows import places_of, taken
 from shoal.algorithms.sac.actions import Seen, Weighed, actions_of
 from shoal.algorithms.sac.config import SACConfig
 from shoal.algorithms.sac.critics import Twins
+from shoal.algorithms.sac.kernel import SACKernel
 from shoal.algorithms.sac.losses import critic_loss, temperature_loss
 from shoal.algorithms.sac.policy import SACPolicy
 from shoal.algorithms.sac.temperature import Temperature
@@ -79,6 +81,11 @@ class SAC(Algorithm):
             (self.actor, self.critic, self.heat) if config.learn_temperature else (self.actor, self.critic)
         )
         self.target = Target(self.critics, self.critic.flat)
+        self.moved()
+
+    def moved(self) -> None:
+        suits = SACKernel.suits(self.policy, self.critics)
+        self._by_hand = SACKernel(self.policy, self.critics, self.target.module) if suits else None
 
     def _adam(self, flat: Flat) -> Adam:
         return Adam(flat, lr=0.0, max_grad_norm=self.settings.max_grad_norm)
@@ -134,8 +141,12 @@ class SAC(Algorithm):
     @torch.no_grad()
     def targets(self, batch: Fragment, later: Seen, noise: Tensor) -> Tensor:
         """What the values should be, `[R, B]`. `later`: all rows but the first, which follows nothing."""
-        weighed = self.actions.weigh(self.policy, self.target.module, later, noise, self.temperature.value)
-        value = torch.cat([torch.zeros_like(weighed.value[:1]), weighed.value])
+        temperature = self.temperature.value
+        if self._by_hand is not None:
+            following = self._by_hand.valued(later, noise, temperature)
+        else:
+            following = self.actions.weigh(self.policy, self.target.module, later, noise, temperature).value
+        value = torch.cat([torch.zeros_like(following[:1]), following])
         config = self.settings
         return n_step(batch.reward, value, batch.terminated, batch.truncated, gamma=config.gamma, steps=config.n_step)
 
@@ -143,17 +154,29 @@ class SAC(Algorithm):
         self, batch: Fragment, rows: Rows, target: Tensor, learner: Learner
     ) -> tuple[Tensor, dict[str, Metric]]:
         """One step of the critics; what they said before it, `[2, T, B]`."""
-        values = self.actions.taken(self.policy, self.critics, rows.seen, batch.action[: len(rows.valid)])
-        loss = critic_loss(values - target, rows.share if batch.weights is None else rows.share * batch.weights)
-        norm = learner.step(loss, self.critic, rows.count)
+        action, by_hand = batch.action[: len(rows.valid)], self._by_hand
+        share = rows.share if batch.weights is None else rows.share * batch.weights
+        if by_hand is None:
+            values = self.actions.taken(self.policy, self.critics, rows.seen, action)
+        else:
+            values = by_hand.taken(rows.seen, action)
+        errors = values - target
+        loss = self.arithmetic.loss(critic_loss)(errors, share)
+        own = loss if by_hand is None else KnownLoss(lambda: by_hand.learn_critics(errors * share))
+        norm = learner.step(own, self.critic, rows.count)
         return values.detach(), {"train/critic_loss": Mean(number(loss.detach())), "train/critic_grad_norm": Mean(norm)}
 
     def _update_actor(self, rows: Rows, noise: Tensor, learner: Learner, metrics: dict[str, Metric]) -> Weighed:
         """One step of the actor, by the critics as they are now."""
-        with frozen(self.critics):
-            weighed = self.actions.weigh(self.policy, self.critics, rows.seen, noise, self.temperature.value)
+        temperature, by_hand = self.temperature.value, self._by_hand
+        if by_hand is None:
+            with frozen(self.critics):
+                weighed = self.actions.weigh(self.policy, self.critics, rows.seen, noise, temperature)
+        else:
+            weighed = by_hand.weigh(rows.seen, noise, temperature)
         loss = -(weighed.value * rows.share).sum()
-        norm = learner.step(loss, self.actor, rows.count)
+        own = loss if by_hand is None else KnownLoss(lambda: by_hand.learn_actor(rows.share, temperature))
+        norm = learner.step(own, self.actor, rows.count)
         metrics |= {"train/policy_loss": Mean(number(loss.detach())), "train/policy_grad_norm": Mean(norm)}
         return weighed
 

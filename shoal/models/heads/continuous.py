@@ -113,6 +113,16 @@ class SquashedGaussian(Head):
         raw = torch.addcmul(mean, z, log_std.exp())
         return raw.tanh(), self._density(z, raw, log_std)
 
+    def slope(self, parameters: Tensor, noise: Tensor, unit: Tensor, upstream: tuple[Tensor, Tensor]) -> Tensor:
+        """By hand what autograd would say of `squashed`, which gave `unit`: a derivative by the parameters, from those by both of
+        its results."""
+        log_std = parameters.chunk(2, -1)[1]
+        by_unit, by_log_prob = upstream[0], upstream[1].unsqueeze(-1)
+        by_raw = by_unit * (1 - unit * unit) + 2 * by_log_prob * unit
+        bounded = log_std.clamp(LOG_STD_LOW, LOG_STD_HIGH)
+        by_log_std = by_raw * (normal(noise) * bounded.exp()) - by_log_prob
+        return torch.cat([by_raw, by_log_std * (bounded == log_std)], -1)
+
     def within(self, unit: Tensor) -> Tensor:
         """`[..., K]` from -1 to 1, stretched to the bounds."""
         return shaped_action(torch.addcmul(self.middle, unit, self.scale), self.shape)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 import torch
 from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor
 from torch.nn import functional
 
+from shoal.base.device import on_cpu
 from shoal.models.heads.head import ILLEGAL, Head, flat_action, legal, shaped_action
 
 
@@ -18,8 +21,15 @@ def draw(log_probs: Tensor, noise: Tensor) -> Tensor:
     taken. Scaling the noise by the last cdf keeps u below it though rounding may leave the sum short of one. NaN gives
     index 0 (`searchsorted` would give n, and an index error): the log-probability carries it to where it is counted.
     """
-    cdf = log_probs.exp().cumsum(-1)
+    cdf = _cumulated(log_probs.exp())
     return cdf.le(noise * cdf[..., -1:]).sum(-1, keepdim=True)
+
+
+def _cumulated(probs: Tensor) -> Tensor:
+    """On a device `cumsum` adds up in any order, so torch refuses it where results must repeat: there it goes term by term."""
+    if on_cpu(probs) or not torch.are_deterministic_algorithms_enabled():
+        return probs.cumsum(-1)
+    return torch.stack(list(accumulate(probs.unbind(-1))), -1)
 
 
 def actions_first(logits: Tensor) -> Tensor:
