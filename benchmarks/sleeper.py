@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import time
 from typing import Any
 
@@ -27,3 +29,23 @@ class Sleeper(gymnasium.Env[Any, Any]):
         time.sleep(self._seconds)
         self._time += 1
         return self._seen, 1.0, self._time >= 100, False, {}
+
+
+class OneSleeper(Sleeper):
+    """The first copy that steps makes a file `mark`, and is slow: it sleeps a second in a share of its steps, `often`."""
+
+    def __init__(self, seconds: float = 0.005, often: float = 0.05, mark: str = "slow") -> None:
+        super().__init__(seconds)
+        self._often, self._mark = often, mark
+        self._slow: bool | None = None
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self._slow is None:
+            try:
+                os.close(os.open(self._mark, os.O_CREAT | os.O_EXCL))
+                self._slow = True
+            except FileExistsError:
+                self._slow = False
+        if self._slow and random.random() < self._often:
+            time.sleep(1.0)
+        return super().step(action)

@@ -22,6 +22,7 @@ class BackgroundEnv(Env):
 
     def reset(self, seed: int) -> Step:
         self._env.wants_state, self._env.between = self.wants_state, self.between
+        self._env.waits_for_all = self.waits_for_all
         return self._env.reset(seed)
 
     def send(self, actions: dict[str, Array]) -> None:

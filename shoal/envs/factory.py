@@ -1,19 +1,19 @@
 """From the `env` settings to an Env. Every mistake in them becomes one line that names key, value and remedy.
 
-An id names a gymnasium environment (`CartPole-v1`, `module:Id-v0`), a PettingZoo game (`classic/tictactoe_v3`), one of OpenSpiel
-(`openspiel/leduc_poker`), one of Shoal's own (`shoal/chain`), or the user's factory (`module:factory`, `file.py:factory`). They
-come in two forms: `loop` (single environments) and `native` (a batch).
+An id names a gymnasium environment (`CartPole-v1`, `module:Id-v0`), a PettingZoo game (`classic/tictactoe_v3`), one of another
+family (`openspiel/leduc_poker`), one of Shoal's own (`shoal/chain`), or the user's factory (`module:factory`, `file.py:factory`).
+They come in two forms: `loop` (single environments) and `native` (a batch).
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import gymnasium
@@ -23,27 +23,29 @@ from shoal.api.env import Env
 from shoal.api.experiment import EnvConfig
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.table import did_you_mean, import_module, import_target
+from shoal.envs.families import BATCHES, REGISTERED, family_of, require_package
 from shoal.envs.game_relatives import RELATIVES
 from shoal.envs.old_gym import OldGym, follows_old_api
-from shoal.envs.openspiel import find_openspiel, is_openspiel
 from shoal.envs.pettingzoo_games import FAMILIES, draw_without_screen, find_game, is_game, is_game_id
 from shoal.envs.registry import ENVS, OUTSIDE, outside_of
+from shoal.envs.rllib_game import RllibGame, is_rllib
+from shoal.envs.spaces import lists_agents
+from shoal.envs.wrappers import chosen_wrappers, single_wrappers, wrap
 
-Form = Literal["loop", "native"]
+Form = Literal["loop", "native", "processes"]
 Single = Any
 """A gymnasium.Env, or a game of PettingZoo."""
 _VERSIONED = re.compile(r"-v\d+$")
 ATARI = "ALE/"
 """Ids that ale-py registers."""
-GYM_FAMILIES = ("minigrid",)
-"""Packages that register single-agent environments, by which ids may begin; each is an extra of its own."""
 
 
 def build_env(config: EnvConfig, num_envs: int, *, first_slot: int, render: bool) -> Env:
     """See `shoal.envs.make_env`."""
     if render:
         draw_without_screen()
-    env = _build(config, num_envs, first_slot, render)
+    chosen_wrappers(config)  # mistakes in them show before anything is built
+    env = wrap(_build(config, num_envs, first_slot, render), config, first_slot)
     if config.game_return is not None:
         env.game_return = config.game_return
     return env
@@ -58,7 +60,14 @@ def _build(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> E
         kind, target = outside
         with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
             return import_target(OUTSIDE[kind], key="env.id")(config.id, target, config.kwargs, num_envs, first_slot)
-    if _choose_form(config) == "loop":
+    form = _choose_form(config)
+    if form == "processes":
+        from shoal.envs.processes.env import ProcessesEnv
+
+        single = config.model_copy(update={"vector": "loop", "wrappers": single_wrappers(config), "game_return": None})
+        look = partial(_build, single, 1, first_slot, render=False)
+        return ProcessesEnv(single, look, num_envs, first_slot=first_slot, render=render)
+    if form == "loop":
         make_one = _single_maker(config, render)
         copies = [make_one() for _ in range(num_envs)]
         with _explained(config, "env.id"):
@@ -67,7 +76,7 @@ def _build(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> E
         raise _no_images(config)
     if _is_registered(config.id):
         return _adapt(_make_vector(config, num_envs, render), config, first_slot)
-    return _adapt(_call_batched(config, num_envs, first_slot), config, first_slot)
+    return _adapt(_call_batched(config, num_envs, first_slot, render), config, first_slot)
 
 
 def forms_of(config: EnvConfig) -> tuple[Form, ...]:
@@ -79,22 +88,26 @@ def forms_of(config: EnvConfig) -> tuple[Form, ...]:
     spec = _spec(config)
     if spec.entry_point is None:
         return ("native",)
-    wrapped = bool(spec.additional_wrappers or config.wrappers)
+    wrapped = bool(spec.additional_wrappers or single_wrappers(config))
     return ("loop",) if spec.vector_entry_point is None or wrapped else ("loop", "native")
 
 
 def _choose_form(config: EnvConfig) -> Form:
-    forms, named = forms_of(config), f"'{config.id}'"
-    if "native" in forms and config.wrappers:
-        raise InputError(f"env.wrappers = {config.wrappers}: {named} is a batch, and wrappers go around single copies")
+    forms, named, single = forms_of(config), f"'{config.id}'", single_wrappers(config)
+    if "native" in forms and single:
+        raise InputError(f"env.wrappers = {single}: {named} is a batch, and these go around single copies")
     if config.vector == "auto":
         return forms[-1]
+    if config.vector == "processes" and "loop" in forms:
+        return "processes"
     if config.vector in forms:
         return config.vector
-    if config.vector == "loop":
-        raise InputError(f"env.vector = 'loop': {named} is a batch and has no single copies; write auto")
-    if config.wrappers:
-        raise InputError("env.vector = 'native': env.wrappers go around single copies; drop them or write loop")
+    if config.vector in ("loop", "processes"):
+        raise InputError(f"env.vector = '{config.vector}': {named} is a batch and has no single copies; write auto")
+    if single:
+        raise InputError(
+            f"env.vector = 'native': env.wrappers = {single} go around single copies; drop them or write loop"
+        )
     raise InputError(f"env.vector = 'native': {named} has no vector implementation of its own; write auto or loop")
 
 
@@ -103,17 +116,15 @@ def _choose_form(config: EnvConfig) -> Form:
 
 def _is_registered(env_id: str) -> bool:
     """Whether gymnasium's registry is the place to look: `module:Id-v0` is a registered name."""
-    if env_id.startswith("shoal/") or is_openspiel(env_id) or is_game_id(env_id):
+    if env_id.startswith("shoal/") or family_of(env_id) in BATCHES or is_game_id(env_id):
         return False
     return ":" not in env_id or bool(_VERSIONED.search(env_id))
 
 
 def _spec(config: EnvConfig) -> EnvSpec:
     module, name = _module_and_name(config.id)
-    if module in GYM_FAMILIES and importlib.util.find_spec(module) is None:
-        raise InputError(
-            f"env.id = '{config.id}' needs a package that is not installed: pip install \"shoal[{module}]\""
-        )
+    if family_of(config.id) in REGISTERED:
+        require_package(config.id, REGISTERED[family_of(config.id)])
     with _explained(config, "env.id"):  # importing the module registers its environments
         if name.startswith(ATARI) and not module:
             importlib.import_module("ale_py")
@@ -129,18 +140,23 @@ def _spec(config: EnvConfig) -> EnvSpec:
 
 def _module_and_name(env_id: str) -> tuple[str, str]:
     """`module:Id-v0`, `minigrid/Id-v0`, or a name that gymnasium knows."""
-    family, slash, name = env_id.partition("/")
-    if slash and family in GYM_FAMILIES:
-        return family, name
+    family = family_of(env_id)
+    if family in REGISTERED:
+        return REGISTERED[family].package, env_id.removeprefix(f"{family}/")
     module, _, name = env_id.rpartition(":")
     return module, name
 
 
 def _factory(config: EnvConfig) -> Callable[..., Any]:
     target = config.id
-    if is_openspiel(target) or is_game_id(target):
+    if family_of(target) in BATCHES:
+        family, finder = BATCHES[family_of(target)]
+        require_package(target, family)
         with _explained(config, "env.id"):
-            return find_openspiel(target) if is_openspiel(target) else find_game(target)
+            return import_target(finder, key="env.id")(target)
+    if is_game_id(target):
+        with _explained(config, "env.id"):
+            return find_game(target)
     if target.startswith("shoal/"):
         if target not in ENVS:
             raise InputError(f"env.id = '{target}' is not an environment of Shoal's; {did_you_mean(target, ENVS)}")
@@ -170,7 +186,9 @@ def family_extras() -> dict[str, str]:
     """Families of environments that go by `family/NAME` -> the extra of Shoal's that brings them."""
     games = {name: family.extra for name, family in FAMILIES.items()}
     relatives = {name: relative.extra for name, relative in RELATIVES.items()}
-    return {"ALE": "atari", **games, **relatives, **{name: name for name in GYM_FAMILIES}}
+    registered = {name: family.extra for name, family in REGISTERED.items()}
+    batches = {name: family.extra for name, (family, _) in BATCHES.items()}
+    return {"ALE": "atari", **games, **relatives, **registered, **batches}
 
 
 # ---------------------------------------------------------------- building
@@ -178,7 +196,7 @@ def family_extras() -> dict[str, str]:
 
 def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
     """A function that builds one copy, wrapped."""
-    wrappers = [_wrapper(config, target) for target in config.wrappers]
+    wrappers = [(target, _wrapper(config, target)) for target in single_wrappers(config)]
     spec = _spec(config) if _is_registered(config.id) else None
     creator = _factory(config) if spec is None else _creator(config, spec.entry_point)
     kwargs = {"render_mode": "rgb_array", **config.kwargs} if render and _draws(creator) else config.kwargs
@@ -186,13 +204,15 @@ def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
     def make_one() -> Single:
         with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
             env = creator(**kwargs) if spec is None else gymnasium.make(spec, disable_env_checker=True, **kwargs)
-            if not is_game(env) and follows_old_api(env):
+            if is_rllib(env):
+                env = RllibGame(env, config.id)
+            elif not is_game(env) and follows_old_api(env):
                 env = OldGym(env, config.id)
         if not (isinstance(env, gymnasium.Env) or is_game(env)):
             raise InputError(_wrong_product(config, env))
         if not is_game(env):
             _check_spaces(env, "", config)
-        for target, wrapper in zip(config.wrappers, wrappers, strict=True):
+        for target, wrapper in wrappers:
             with _explained(config, "env.wrappers", target):
                 env = wrapper(env)
         return env
@@ -201,6 +221,10 @@ def _single_maker(config: EnvConfig, render: bool) -> Callable[[], Single]:
 
 
 def _loop(copies: list[Single], config: EnvConfig, first_slot: int) -> Env:
+    if not is_game(copies[0]) and lists_agents(copies[0].observation_space, copies[0].action_space):
+        from shoal.envs.listed_agents import ListedAgents
+
+        copies = [ListedAgents(env) for env in copies]
     if is_game(copies[0]):
         from shoal.envs.pettingzoo_loop import PettingZooLoop
 
@@ -250,11 +274,13 @@ def _make_vector(config: EnvConfig, num_envs: int, render: bool) -> Any:
         return gymnasium.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
 
 
-def _call_batched(config: EnvConfig, num_envs: int, first_slot: int) -> Any:
+def _call_batched(config: EnvConfig, num_envs: int, first_slot: int, render: bool) -> Any:
     factory = _factory(config)
     kwargs = dict(config.kwargs)
     if _takes(factory, "first_slot"):
         kwargs["first_slot"] = first_slot
+    if family_of(config.id) in BATCHES and _takes(factory, "render"):
+        kwargs["render"] = render
     with _explained(config, "env.kwargs" if config.kwargs else "env.id"):
         return factory(num_envs=num_envs, **kwargs)
 
@@ -305,8 +331,6 @@ def _remedy(error: ImportError | gymnasium.error.DependencyNotInstalled) -> str:
         return 'pip install "shoal[mujoco]"'
     if "ale_py" in text:
         return 'pip install "shoal[atari]"'
-    if "pyspiel" in text:
-        return 'pip install "shoal[openspiel]"'
     return f"pip install {error.name}" if isinstance(error, ImportError) and error.name else text
 
 

@@ -66,7 +66,8 @@ class GymnasiumLoop(Env):
         self.render_fps = float(first.metadata.get("render_fps") or self.render_fps)
         self._decode = action_decoder(first.action_space)
         self._mask_width = mask_width(first.action_space)
-        self._step_functions = [env.step for env in envs]
+        self._limit = 0
+        self._step_functions: list[Callable[[Any], Any]] = [env.step for env in envs]
         self._signed_steps = [partial(self._signed, step) for step in self._step_functions]
 
         self._columns, self._final_columns = Columns(space, rows), Columns(space, rows)
@@ -141,6 +142,14 @@ class GymnasiumLoop(Env):
         """Those of the copies' own that have such a method are told."""
         return tell_stage([env.unwrapped for env in self._envs], number)
 
+    def limit_time(self, steps: int) -> bool:
+        """Counted around the copies."""
+        if not self._limit:
+            self._step_functions = [partial(self._limited, row, step) for row, step in enumerate(self._step_functions)]
+            self._signed_steps = [partial(self._signed, step) for step in self._step_functions]
+        self._limit = min(self._limit or steps, steps)
+        return True
+
     def snapshot(self) -> Tree | None:
         """Seed, number and actions of every open episode."""
         log = self._log.snapshot(self._began)
@@ -196,6 +205,11 @@ class GymnasiumLoop(Env):
         if self.between is not None:
             self.between()
         return step(action)
+
+    def _limited(self, row: int, step: Callable[[Any], Any], action: Any) -> Any:
+        seen, reward, terminated, truncated, info = step(action)
+        late = self._count + 1 - self._began[row] >= self._limit
+        return seen, reward, terminated, truncated or (late and not terminated), info
 
     def _repeat(self, row: int, action: Any) -> Any:
         try:

@@ -115,6 +115,14 @@ class GymnasiumVector(Env):
         acts = self._env.single_action_space
         return SpaceCodec(self._space, acts, rows, masked=self._masked_view, bare=self._bare)
 
+    def limit_time(self, steps: int) -> bool:
+        """CartPole counts its steps itself; of others nobody knows how to cut one copy off."""
+        env = self._env.unwrapped
+        if not isinstance(env, CartPoleVectorEnv):
+            return False
+        env.max_episode_steps = min(env.max_episode_steps, steps)
+        return True
+
     def set_stage(self, number: int) -> bool:
         """Passed on to the environment, if it has such a method."""
         return tell_stage([self._env.unwrapped], number)

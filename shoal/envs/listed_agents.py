@@ -39,15 +39,16 @@ class ListedAgents(ParallelEnv):
         return self._by_agent(seen), {agent: dict(info) for agent in self.agents}
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, ...]:
-        """Flags may be one for all, or one for each."""
-        result: Any = self.env.step([actions[agent] for agent in self.possible_agents])
+        """Rewards and flags may be one for all, or one for each."""
+        result: Any = self.env.step(tuple(actions[agent] for agent in self.possible_agents))
         seen, rewards, terminated, truncated, info = result
         over = bool(np.all(terminated)), bool(np.all(truncated))
         agents = self.possible_agents
         if any(over):
             self.agents = []
         flags = ({agent: flag for agent in agents} for flag in over)  # noqa: C420
-        earned = {agent: float(reward) for agent, reward in zip(agents, rewards, strict=True)}
+        each = [rewards] * len(agents) if np.ndim(rewards) == 0 else rewards
+        earned = {agent: float(reward) for agent, reward in zip(agents, each, strict=True)}
         return self._by_agent(seen), earned, *flags, {agent: dict(info) for agent in agents}
 
     def render(self) -> Any:

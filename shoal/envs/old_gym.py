@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from functools import cache
 from typing import Any
 
 import gymnasium
@@ -30,7 +31,7 @@ class OldGym(gymnasium.Env[Any, Any]):
     """One environment of the old API. `done` is a termination, unless `info` says that time was up."""
 
     def __init__(self, env: Any, name: str) -> None:
-        LOG.info("env.id = '%s' follows the old Gym API: `done` counts as terminated, a time limit as truncated", name)
+        _say_once(name)
         self.env = env
         self.observation_space, self.action_space = (
             new_space(getattr(env, which), name) for which in ("observation_space", "action_space")
@@ -92,6 +93,11 @@ class OldGym(gymnasium.Env[Any, Any]):
         """Old environments give lists, and floats of 64 bits where the space says 32."""
         space = self.observation_space
         return np.asarray(observation, space.dtype) if isinstance(space, spaces.Box) else observation
+
+
+@cache
+def _say_once(name: str) -> None:
+    LOG.info("env.id = '%s' follows the old Gym API: `done` counts as terminated, a time limit as truncated", name)
 
 
 def new_space(space: Any, name: str) -> Space[Any]:

@@ -23,11 +23,6 @@ GROUP = "player"
 TENSORS = ("information_state", "observation")
 
 
-def is_openspiel(env_id: str) -> bool:
-    """Whether OpenSpiel is the place to look."""
-    return env_id.startswith(PREFIX)
-
-
 def find_openspiel(env_id: str) -> Callable[..., OpenSpielEnv]:
     """The function that builds a batch of the game."""
     import pyspiel

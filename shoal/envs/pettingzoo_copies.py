@@ -1,4 +1,4 @@
-"""One copy of a PettingZoo game, in either of its two forms, told as Scenes: what came of the last actions, and who acts now.
+"""One copy of a PettingZoo game, in either of its two forms, or of RLlib's, told as Scenes: what came of it, and who acts now.
 
 Actions by agent go in. Game-independent: who lives, who ended and why, who was born, is worked out here.
 """
@@ -16,9 +16,14 @@ from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
 from shoal.api.env import Array, Tree
 from shoal.base.tree import tree_map
+from shoal.envs.rllib_game import RllibGame
 
 Agent = Any
 """PettingZoo's name of an agent: mostly a word."""
+ALL = "__all__"
+"""RLlib's name for all agents together, in flags."""
+SILENT = 1_000
+"""Steps in a row in which nobody acts, after which nobody ever will."""
 
 
 class End(NamedTuple):
@@ -62,6 +67,17 @@ class Copy(ABC):
     def step(self, action_of: Callable[[Agent], Any]) -> Scene:
         """Go on; `action_of` gives the action of an agent."""
 
+    @abstractmethod
+    def last_seen(self, agent: Agent, scene: Scene) -> Tree | None:
+        """What an agent that lives sees in `scene`, which is that of now."""
+
+    def cut_off(self, scene: Scene) -> Scene:
+        """The same, as the last of its episode: everybody who lives is truncated."""
+        ends = {
+            agent: End(False, True, self.last_seen(agent, scene), scene.infos.get(agent) or {}) for agent in self._live
+        }
+        return Scene([], {}, scene.infos, scene.rewards, scene.ends | ends)
+
     def state(self) -> Array | None:
         """The game's global state; None: it has none."""
         if self._has_state is None:  # a game may use the word for something else
@@ -104,6 +120,9 @@ class ParallelCopy(Copy):
         self._live = [a for a in agents if not (terminated.get(a) or truncated.get(a))]
         return Scene(self._live, {agent: _given(seen, agent) for agent in self._live}, infos, rewards, ends)
 
+    def last_seen(self, agent: Agent, scene: Scene) -> Tree | None:
+        return scene.seen[agent]
+
 
 class AECCopy(Copy):
     """An AECEnv: one agent acts at a time. The steps that PettingZoo asks of dead agents are made in here.
@@ -134,6 +153,9 @@ class AECCopy(Copy):
             ends |= self._ends()
         return self._scene({}, rewards, ends)
 
+    def last_seen(self, agent: Agent, scene: Scene) -> Tree | None:
+        return _copy(self.env.observe(agent))
+
     def _scene(self, seen: dict[Agent, Tree], rewards: dict[Agent, float], ends: dict[Agent, End]) -> Scene:
         if not self._live:
             return Scene([], {}, {}, rewards, ends)
@@ -153,6 +175,57 @@ class AECCopy(Copy):
                 raise _lost(agent)
         self._live = [agent for agent in agents if not (terminated.get(agent) or truncated.get(agent))]
         return ends
+
+
+class RllibCopy(Copy):
+    """A MultiAgentEnv of RLlib: whoever has an observation acts, `__all__` ends the episode for all who are left."""
+
+    def __init__(self, env: RllibGame) -> None:
+        super().__init__()
+        self.env, self._game = env, env.env
+        self._acting: list[Agent] = []
+
+    def reset(self, seed: int) -> Scene:
+        seen, infos = self._game.reset(seed=seed)
+        self._acting, self._live = list(seen), list(seen)
+        return Scene(self._acting, dict(seen), infos or {})
+
+    def step(self, action_of: Callable[[Agent], Any]) -> Scene:
+        actions = {agent: action_of(agent) for agent in self._acting}
+        earned: dict[Agent, float] = {}
+        ends: dict[Agent, End] = {}
+        for _ in range(SILENT):
+            seen, rewards, terminated, truncated, infos = self._game.step(actions)
+            for agent, reward in rewards.items():
+                earned[agent] = earned.get(agent, 0.0) + float(reward)
+            self._live += [agent for agent in seen if agent not in self._live and agent not in ends]
+            ends |= self._ends(seen, terminated, truncated, infos or {})
+            self._live = [agent for agent in self._live if agent not in ends]
+            self._acting = [agent for agent in seen if agent in self._live]
+            if self._acting or terminated.get(ALL) or truncated.get(ALL):
+                return Scene(self._acting, {agent: seen[agent] for agent in self._acting}, infos or {}, earned, ends)
+            actions = {}
+        raise ValueError(f"nobody has had an observation for {SILENT} steps, and '{ALL}' has not come")
+
+    def last_seen(self, agent: Agent, scene: Scene) -> Tree | None:
+        return scene.seen.get(agent)
+
+    def _ends(self, seen: Any, terminated: Any, truncated: Any, infos: Any) -> dict[Agent, End]:
+        over, late = bool(terminated.get(ALL)), bool(truncated.get(ALL))
+        ends = {}
+        for agent in self._live:
+            flags = bool(terminated.get(agent)), bool(truncated.get(agent))
+            if any(flags) or over or late:
+                flags = flags if any(flags) else (over, late)
+                ends[agent] = End(*flags, seen.get(agent), infos.get(agent) or {})
+        return ends
+
+
+def copy_of(game: ParallelEnv | AECEnv | RllibGame) -> Copy:
+    """By its form."""
+    if isinstance(game, RllibGame):
+        return RllibCopy(game)
+    return AECCopy(game) if isinstance(game, AECEnv) else ParallelCopy(game)
 
 
 def _lost(agent: Agent) -> ValueError:

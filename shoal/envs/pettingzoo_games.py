@@ -7,27 +7,19 @@ PettingZoo is imported before such an id is used.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import pkgutil
 import re
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from shoal.base.errors import InputError
 from shoal.base.table import did_you_mean
+from shoal.envs.families import Family, is_there, missing
 from shoal.envs.game_relatives import RELATIVES
-
-
-class Family(NamedTuple):
-    """Games that live in one package."""
-
-    package: str
-    extra: str
-    """What to install them with: `pip install "shoal[extra]"`."""
-
+from shoal.envs.rllib_game import RllibGame
 
 FAMILIES = {
     "mpe2": Family("mpe2", "mpe"),
@@ -55,7 +47,9 @@ def is_game_id(env_id: str) -> bool:
 
 
 def is_game(product: object) -> bool:
-    """Whether this is a ParallelEnv or an AECEnv. There can be none before PettingZoo was imported."""
+    """A ParallelEnv, an AECEnv or a game of RLlib's. Of the first two there are none before PettingZoo was imported."""
+    if isinstance(product, RllibGame):
+        return True
     zoo = sys.modules.get("pettingzoo")
     return zoo is not None and isinstance(product, zoo.ParallelEnv | zoo.AECEnv)
 
@@ -71,15 +65,15 @@ def find_game(env_id: str) -> Callable[..., Any]:
     family, _, game = env_id.removeprefix("pettingzoo/").partition("/")
     if family in RELATIVES:
         package, extra, find = RELATIVES[family]
-        if not (_is_there(package) and _is_there("pettingzoo")):
-            raise _missing(env_id, extra)
+        if not (is_there(package) and is_there("pettingzoo")):
+            raise missing(env_id, extra)
         return find(game)
     if family not in FAMILIES:
         known = [name for each in FAMILIES for name in _games_of(each)]
         raise InputError(f"env.id = '{env_id}' is not known to PettingZoo; {_advice(env_id, known)}")
     package, extra = FAMILIES[family]
-    if not _is_there(package):
-        raise _missing(env_id, extra)
+    if not is_there(package):
+        raise missing(env_id, extra)
     if f"{family}/{game}" not in (known := _games_of(family)):
         raise InputError(f"env.id = '{env_id}' is not a game of {package}; {did_you_mean(f'{family}/{game}', known)}")
     draw_without_screen()
@@ -89,10 +83,16 @@ def find_game(env_id: str) -> Callable[..., Any]:
             warnings.simplefilter("ignore", DeprecationWarning)
             module = importlib.import_module(f"{package}.{game}")
     except ModuleNotFoundError as error:
-        raise _missing(env_id, extra) from error
+        raise missing(env_id, extra) from error
     build = getattr(module, "parallel_env", None) or module.env
-    always = {"render_mode": "rgb_array"} if f"{family}/{game}" in UNDRAWN else {}
-    return _builder(build, module.raw_env, FORGOTTEN.get(f"{family}/{game}"), always)
+    return _builder(build, module.raw_env, FORGOTTEN.get(f"{family}/{game}"), _always(f"{family}/{game}"))
+
+
+def _always(env_id: str) -> dict[str, Any]:
+    """Settings of a game that nobody has to write."""
+    if env_id in UNDRAWN:
+        return {"render_mode": "rgb_array"}
+    return {}
 
 
 def draw_without_screen() -> None:
@@ -104,27 +104,16 @@ def draw_without_screen() -> None:
 def _games_of(family: str) -> list[str]:
     """Ids, as far as the package is installed."""
     package = FAMILIES[family].package
-    if not _is_there(package):
+    if not is_there(package):
         return []
     names = (module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__))
     return [f"{family}/{name}" for name in names if _GAME.fullmatch(name)]
-
-
-def _is_there(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # not even the package around it
-        return False
 
 
 def _advice(env_id: str, known: list[str]) -> str:
     if known:
         return did_you_mean(env_id, known)
     return 'install its games, as in pip install "shoal[mpe]"'
-
-
-def _missing(env_id: str, extra: str) -> InputError:
-    return InputError(f"env.id = '{env_id}' needs a package that is not installed: pip install \"shoal[{extra}]\"")
 
 
 def _builder(build: Callable[..., Any], game: Any, counter: str | None, always: dict[str, Any]) -> Callable[..., Any]:

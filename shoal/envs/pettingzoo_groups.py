@@ -5,8 +5,6 @@ Agents with equal spaces form a group. An `action_mask` inside the observation i
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from shoal.api.env import AgentGroup, Array, Codec, Tree, Turn
 from shoal.api.experiment import ImagesConfig
 from shoal.base.errors import InputError
 from shoal.base.tree import tree_leaves, tree_map
+from shoal.envs.group_names import agents_by_spaces, group_names
 from shoal.envs.images import ImageResizer
 from shoal.envs.pettingzoo_copies import Agent
 from shoal.envs.spaces import (
@@ -175,16 +174,9 @@ class TableCodec(Codec):
 
 def tables_of(env: Any, rows: int, name: str, images: ImagesConfig | None = None) -> dict[str, Table]:
     """The groups of a game, by name, in the order of its agents."""
-    kinds: list[tuple[list[Agent], Space[Any], Space[Any]]] = []
-    for agent in agents_of(env, name):
-        seen, acts = env.observation_space(agent), env.action_space(agent)
-        for agents, known_seen, known_acts in kinds:
-            if acts == known_acts and seen == known_seen:
-                agents.append(agent)
-                break
-        else:
-            kinds.append(([agent], seen, acts))
-    names = _group_names([agents for agents, _, _ in kinds])
+    agents = agents_of(env, name)
+    kinds = agents_by_spaces((agent, env.observation_space(agent), env.action_space(agent)) for agent in agents)
+    names = group_names(agents for agents, _, _ in kinds)
     return {group: Table(*kind, rows, name, images) for group, kind in zip(names, kinds, strict=True)}
 
 
@@ -209,33 +201,6 @@ def check_alike(envs: list[Any], tables: dict[str, Table], name: str) -> None:
             raise InputError(
                 f"env.id = '{name}': its copies differ in agents or spaces; all must have those of the first"
             )
-
-
-# ---------------------------------------------------------------- names
-
-
-def _group_names(kinds: list[list[Agent]]) -> list[str]:
-    """The words that the names of a group's agents begin with; where groups would share a name, that of the first agent."""
-    stems = [_stem([str(agent) for agent in agents]) for agents in kinds]
-    count = Counter(stems)
-    return [
-        stem if count[stem] == 1 else _tidy(str(agents[0])) for stem, agents in zip(stems, kinds, strict=True)
-    ]  # fmt: skip
-
-
-def _stem(agents: list[str]) -> str:
-    """`speaker` of `speaker_0`, `red` of `red_tank_0` and `red_jet_1`; `agents` where nothing is common."""
-    words = [re.sub(r"[\W_]*\d+$", "", agent).split("_") for agent in agents]
-    common = []
-    for same in zip(*words, strict=False):
-        if len(set(same)) > 1:
-            break
-        common.append(same[0])
-    return _tidy("_".join(common)) or "agents"
-
-
-def _tidy(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", name).strip("_")
 
 
 def _leaves(tree: Tree) -> list[Array]:

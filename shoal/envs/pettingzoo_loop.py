@@ -19,9 +19,10 @@ from shoal.base.errors import ShoalError
 from shoal.base.seeding import derive_seed
 from shoal.envs.action_log import ActionLog, check_repeated, copied
 from shoal.envs.info_metrics import InfoMetrics
-from shoal.envs.pettingzoo_copies import AECCopy, Agent, Copy, End, ParallelCopy, Scene
+from shoal.envs.pettingzoo_copies import Agent, Copy, End, Scene, copy_of
 from shoal.envs.pettingzoo_games import shares_reward
 from shoal.envs.pettingzoo_groups import MASK, Table, TableCodec, agents_of, check_alike, tables_of
+from shoal.envs.rllib_game import RllibGame
 from shoal.envs.stages import tell_stage
 
 
@@ -33,14 +34,14 @@ class PettingZooLoop(Env):
 
     def __init__(
         self,
-        games: list[ParallelEnv | AECEnv],
+        games: list[ParallelEnv | AECEnv | RllibGame],
         name: str,
         *,
         first_slot: int = 0,
         images: ImagesConfig | None = None,
     ) -> None:
         self._name, self._first_slot, self._images = name, first_slot, images
-        self._copies: list[Copy] = [AECCopy(env) if isinstance(env, AECEnv) else ParallelCopy(env) for env in games]
+        self._copies: list[Copy] = [copy_of(game) for game in games]
         self.num_envs = rows = len(games)
         self.game_return = "mean" if shares_reward(games[0]) else "sum"
         self.render_fps = float((getattr(games[0], "metadata", None) or {}).get("render_fps") or self.render_fps)
@@ -51,7 +52,7 @@ class PettingZooLoop(Env):
         self._places = {agent: (table, slot) for table in tables.values() for slot, agent in enumerate(table.agents)}
         self._agents = agents_of(games[0], name)
         self._state: Array | None = None
-        self._seed = self._count = 0
+        self._seed = self._count = self._limit = 0
         self._episode, self._began = [0] * rows, [0] * rows
         self._log = ActionLog()
         self._metrics: list[dict[str, list[float]]] = [defaultdict(list) for _ in range(rows)]
@@ -121,6 +122,11 @@ class PettingZooLoop(Env):
         """The games that have such a method are told."""
         return tell_stage([copy.env.unwrapped for copy in self._copies], number)
 
+    def limit_time(self, steps: int) -> bool:
+        """Of a turn-taking game a step is one agent's turn."""
+        self._limit = min(self._limit or steps, steps)
+        return True
+
     def snapshot(self) -> Tree | None:
         """Seed, number and actions of every open episode."""
         log = self._log.snapshot(self._began)
@@ -165,6 +171,8 @@ class PettingZooLoop(Env):
 
         try:
             scene = self._copies[row].step(action_of)
+            if self._limit and scene.acting and self._count - self._began[row] >= self._limit:
+                scene = self._copies[row].cut_off(scene)
             for agent, reward in scene.rewards.items():
                 table, slot = self._place(agent)
                 table.reward[row, slot] = earned = float(reward)

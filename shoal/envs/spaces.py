@@ -7,7 +7,7 @@ become 32-bit, and policies count actions from 0 whatever the environment's `sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,6 +67,11 @@ def action_decoder(space: Space[Any]) -> Callable[[Array], Array]:
         low, high = space.low, space.high
         return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
     return lambda actions: actions.astype(dtype)
+
+
+def lists_agents(seen: Space[Any], acts: Space[Any]) -> bool:
+    """Whether an environment gives and takes tuples with an entry for each of several agents."""
+    return isinstance(seen, Tuple) and isinstance(acts, Tuple) and len(seen.spaces) == len(acts.spaces)
 
 
 # ---------------------------------------------------------------- masks
@@ -190,3 +195,48 @@ def add_agent_axis(space: Space[Any], batch: Tree, rows: int) -> Tree:
     if array.shape != (rows, *(space.shape or ())):
         raise ValueError(f"observations have shape {array.shape} where {rows} copies of {space} were due")
     return array.astype(space.dtype, casting="same_kind", copy=False)[:, None]
+
+
+# ---------------------------------------------------------------- as one vector
+
+
+def leaves_of(space: Space[Any]) -> Iterator[Space[Any]]:
+    """The parts of nested Dicts and Tuples; a plain space is its own only part."""
+    if isinstance(space, Dict | Tuple):
+        for part in space.spaces.values() if isinstance(space, Dict) else space.spaces:
+            yield from leaves_of(part)
+    else:
+        yield space
+
+
+def flat(space: Space[Any], tree: Tree) -> Array:
+    """`[rows, agents, ...]` of a space -> float32 `[rows, agents, width]`: discrete parts one-hot, bytes scaled to [0, 1]."""
+    if isinstance(space, Dict):
+        return np.concatenate([flat(part, tree[key]) for key, part in space.spaces.items()], axis=-1)
+    if isinstance(space, Tuple):
+        return np.concatenate([flat(part, tree[i]) for i, part in enumerate(space.spaces)], axis=-1)
+    columns = tree.reshape(*tree.shape[:2], -1)
+    if isinstance(space, Discrete | MultiDiscrete):
+        sizes, starts = np.atleast_1d(getattr(space, "nvec", getattr(space, "n", 0))).ravel(), np.ravel(space.start)
+        hot = [
+            columns[..., i, None] == start + np.arange(size)
+            for i, (size, start) in enumerate(zip(sizes, starts, strict=True))
+        ]
+        return np.concatenate(hot, axis=-1).astype(np.float32)
+    scale = np.float32(1 / 255 if columns.dtype == np.uint8 and isinstance(space, Box) else 1)
+    return columns.astype(np.float32) * scale
+
+
+def flat_space(space: Space[Any]) -> Box:
+    """The space of what `flat` gives."""
+    ends = [_flat_ends(leaf) for leaf in leaves_of(space)]
+    low, high = (np.concatenate(parts).astype(np.float32) for parts in zip(*ends, strict=True))
+    return Box(low, high, dtype=np.float32)
+
+
+def _flat_ends(leaf: Space[Any]) -> tuple[Array, Array]:
+    if isinstance(leaf, Box):
+        scale = 1 / 255 if leaf.dtype == np.uint8 else 1.0
+        return leaf.low.ravel() * scale, leaf.high.ravel() * scale
+    width = mask_width(leaf) if isinstance(leaf, Discrete | MultiDiscrete) else int(np.prod(leaf.shape or ()))
+    return np.zeros(width), np.ones(width)

@@ -25,9 +25,16 @@ FAMILIES = {
     "lbforaging": ["lbforaging/Foraging-8x8-2p-1f-v3"],
     "rware": ["rware/rware-tiny-2ag-v2"],
     "minigrid": ["minigrid/MiniGrid-Empty-5x5-v0", "minigrid:MiniGrid-GoToDoor-5x5-v0"],
+    "pyspiel": ["openspiel/kuhn_poker"],
+    "envpool": ["envpool/Pong-v5", "envpool/HalfCheetah-v4"],
+    "highway_env": ["highway/highway-fast-v0", "highway/parking-v0"],
+    "jaxmarl": ["jaxmarl/MPE_simple_spread_v3"],
+    "pgx": ["pgx/tic_tac_toe"],
 }
 """Package -> ids."""
-EXTRAS = {"mujoco": "mujoco", "gymnasium_robotics": "mamujoco"}
+EXTRAS = {
+    "gymnasium_robotics": "mamujoco", "pyspiel": "openspiel", "highway_env": "highway",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("package", "env_id"), [(package, i) for package, ids in FAMILIES.items() for i in ids])
@@ -70,6 +77,14 @@ class Pair(gymnasium.Env):
         )  # lists, as lbforaging has arrays of float64
 
 
+class Shared(Pair):
+    """One reward for all."""
+
+    def step(self, action: Any) -> Any:
+        seen, rewards, *rest = super().step(action)
+        return seen, rewards[0], *rest
+
+
 def make_pair(each: bool = False) -> ListedAgents:
     return ListedAgents(Pair(each=each))
 
@@ -85,6 +100,14 @@ def test_tuples_become_agents(each: bool) -> None:
         step = env.step({"agent": np.array([[2, 1]])})
     assert step.turns["agent"].terminated.all()
     assert step.episodes[0].returns["agent"].tolist() == [6.0, 6.0]
+
+
+def test_tuples_of_a_gymnasium_environment_become_agents_too() -> None:
+    config = EnvConfig(id="test_env_families:Shared")
+    require(check_env(lambda copies: make_env(config, copies), steps=20))
+    env = make_env(config, 1)
+    env.reset(0)
+    assert env.step({"agent": np.array([[2, 1]])}).turns["agent"].reward.tolist() == [[2.0, 2.0]]
 
 
 class Sentences(gymnasium.Space[str]):
@@ -121,6 +144,20 @@ def test_text_becomes_bits() -> None:
 
 
 def test_joints_that_nobody_shares_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.envs.pettingzoo_games._is_there", lambda package: True)
+    monkeypatch.setattr("shoal.envs.pettingzoo_games.is_there", lambda package: True)
     with pytest.raises(InputError, match="does not say how joints are shared out: write mamujoco/Ant_4x2"):
         make_env(EnvConfig(id="mamujoco/Ant"), 1)
+
+
+def test_every_family_is_listed_with_its_extra() -> None:
+    import tomllib
+    from pathlib import Path
+
+    from shoal.envs.factory import family_extras
+
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    listed = family_extras()
+    assert {"envpool", "highway", "jaxmarl", "pgx", "openspiel", "minigrid"} <= set(listed)
+    assert set(listed.values()) <= set(extras)

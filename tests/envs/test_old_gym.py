@@ -127,3 +127,45 @@ def test_spaces_of_another_package() -> None:
 def test_spaces_of_no_package() -> None:
     with pytest.raises(InputError, match="there is no space of gymnasium's for"):
         make_env(EnvConfig(id="test_old_gym:Shapeless"), 1)
+
+
+class UnityStyle:
+    """As ML-Agents' own wrapper for Gym does it: an image and a vector in a list, branches of choices, four things per step."""
+
+    def __init__(self) -> None:
+        def named(kind: str, **fields: Any) -> Any:
+            return type(kind, (), fields)()
+
+        def box(low: float, high: float, shape: tuple[int, ...], dtype: Any) -> Any:
+            low_, high_ = np.full(shape, low, dtype), np.full(shape, high, dtype)
+            return named("Box", low=low_, high=high_, dtype=np.dtype(dtype))
+
+        self.observation_space = named(
+            "Tuple", spaces=[box(0, 255, (4, 4, 3), np.uint8), box(-1.0, 9.0, (2,), np.float32)]
+        )
+        self.action_space = named("MultiDiscrete", nvec=np.array([3, 2]))
+        self.time = 0
+
+    def seed(self, seed: Any = None) -> None:
+        """Ignored, as there."""
+
+    def reset(self) -> list[np.ndarray]:
+        self.time = 0
+        return self.seen()
+
+    def step(self, action: list[int]) -> tuple[list[np.ndarray], float, bool, dict[str, Any]]:
+        assert len(action) == 2
+        self.time += 1
+        return self.seen(), float(action[0]), self.time == 5, {"step": self.time}
+
+    def seen(self) -> list[np.ndarray]:
+        return [np.full((4, 4, 3), self.time, np.uint8), np.full(2, self.time, np.float32)]
+
+
+def test_the_gym_wrapper_of_ml_agents() -> None:
+    require(check_env(lambda copies: make_env(EnvConfig(id="test_old_gym:UnityStyle"), copies), steps=20))
+    env = make_env(EnvConfig(id="test_old_gym:UnityStyle"), 2)
+    image, vector = env.reset(0).turns["agent"].observation
+    assert (image.shape, image.dtype, vector.shape) == ((2, 1, 4, 4, 3), np.uint8, (2, 1, 2))
+    step = env.step({"agent": np.full((2, 1, 2), 1)})
+    assert step.turns["agent"].reward.tolist() == [[1.0], [1.0]]

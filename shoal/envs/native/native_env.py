@@ -87,6 +87,9 @@ class NativeEnv(Env):
         self._episode = np.zeros(num_envs, np.int64)
         self._returns = {name: np.zeros((num_envs, len(group.agents))) for name, group in groups.items()}
         self._actions: ByGroup = {}
+        self._limit = 0
+        self._out = {name: np.zeros(sums.shape, bool) for name, sums in self._returns.items()}
+        """Agents that ended, of episodes with a time limit."""
 
     # ------------------------------------------------------------ the rules of the game
 
@@ -159,7 +162,11 @@ class NativeEnv(Env):
         self.time += ~self.idle
         outcome = self.advance(self._actions)
         if self._autoreset == "next":
-            return self._recv_next(self._without_idle(outcome))
+            outcome = self._without_idle(outcome)
+        if self._limit:
+            outcome = self._cut_off(outcome)
+        if self._autoreset == "next":
+            return self._recv_next(outcome)
         ended = self._add_rewards(outcome)
         if not ended.size:
             return self._step(outcome, advanced=self.num_envs)
@@ -169,6 +176,11 @@ class NativeEnv(Env):
         step = self._step(outcome, final, advanced=self.num_envs, episodes=episodes)
         step.final_state = final_state
         return step
+
+    def limit_time(self, steps: int) -> bool:
+        """Whoever is left then is truncated."""
+        self._limit = min(self._limit or steps, steps)
+        return True
 
     def snapshot(self) -> Tree:
         """A copy of all arrays."""
@@ -183,13 +195,14 @@ class NativeEnv(Env):
     # ------------------------------------------------------------ episodes
 
     def _contents(self) -> Tree:
-        return {
+        contents = {
             "time": self.time,
             "idle": self.idle,
             "episode": self._episode,
             "returns": self._returns,
             "arrays": self.arrays,
         }
+        return {**contents, "out": self._out} if self._limit else contents
 
     def _recv_next(self, outcome: Outcome) -> Step:
         ended, restarting = self._add_rewards(outcome), np.flatnonzero(self.idle)
@@ -208,6 +221,15 @@ class NativeEnv(Env):
             outcome.over & ~self.idle,
         )
 
+    def _cut_off(self, outcome: Outcome) -> Outcome:
+        """Copies at their time limit: all who have not ended are truncated."""
+        late = (self.time >= self._limit) & ~outcome.over & ~self.idle
+        truncated = {}
+        for name, out in self._out.items():
+            out |= outcome.terminated[name] | outcome.truncated[name]
+            truncated[name] = outcome.truncated[name] | (late[:, None] & ~out)
+        return Outcome(outcome.reward, outcome.terminated, truncated, outcome.over | late)
+
     def _add_rewards(self, outcome: Outcome) -> Array:
         """Add up the returns; the rows that ended."""
         for name, sums in self._returns.items():
@@ -217,8 +239,8 @@ class NativeEnv(Env):
     def _start(self, rows: Array) -> None:
         self._episode[rows] += 1
         self.time[rows] = 0
-        for sums in self._returns.values():
-            sums[rows] = 0.0
+        for sums, out in zip(self._returns.values(), self._out.values(), strict=True):
+            sums[rows], out[rows] = 0.0, False
         self.begin(rows)
 
     def _records(self, rows: Array) -> list[Episode]:
