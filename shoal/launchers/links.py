@@ -20,6 +20,8 @@ CRASHES, CRASH_SPAN = 5, 60.0
 """A process may die this often within so many seconds and is started again."""
 SILENT = 3.0
 """Seconds after which people are told how long a process has been silent."""
+AT_WORK = 1.0
+"""Seconds that nobody is silent for who is well."""
 ASLEEP = 5.0
 """Seconds between two looks of the launcher after which it was away itself, by Ctrl-Z for example."""
 
@@ -114,6 +116,11 @@ class Attention:
     def heard(self, pulse: Pulse) -> Pulse:
         """The part of a silence that was listened to."""
         return pulse._replace(silent=min(pulse.silent, time.monotonic() - self._since))
+
+
+def hung_before(pulse: Pulse, seconds: float) -> bool:
+    """Whether it was silent already so many seconds ago, when it was told to stop: one that is just ending was not."""
+    return not pulse.allowed and pulse.silent > max(SILENT, 2 * pulse.longest, seconds + AT_WORK)
 
 
 def failure_reason(failure: Failure) -> str:

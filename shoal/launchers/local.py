@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import replace
 
@@ -61,22 +62,21 @@ class LocalLauncher(ProcessLauncher):
         )  # fmt: skip
 
 
-def cores_of(program: Program) -> list[int | None]:
-    """The core that each process keeps to, by `placement.pin`; None: whichever is free.
+def cores_of(program: Program) -> list[tuple[int, ...]]:
+    """The cores that each process keeps to, one for each of its threads, by `placement.pin`; none: whichever are free.
 
     Busy processes that are as many as the cores share one now and then if the kernel places them, while another core idles.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
-    requested, busy = program.experiment.placement.pin, sum(process.pinned for process in program.processes)
-    fits = len(cores) == busy > 1 and not program.experiment.env.background
-    pinned: list[int | None] = [None] * len(program.processes)
-    if not (fits if requested is None else requested and cores):
-        return pinned
-    number = 0
-    for place, process in enumerate(program.processes):
-        if process.pinned:
-            pinned[place], number = cores[number % len(cores)], number + 1
-    return pinned
+    requested, busy = program.experiment.placement.pin, [process for process in program.processes if process.pinned]
+    fits = len(cores) == sum(process.threads for process in busy) and len(busy) > 1
+    if not (fits and not program.experiment.env.background if requested is None else requested and cores):
+        return [() for _ in program.processes]
+    turn = itertools.cycle(cores)
+    return [
+        tuple(sorted(set(itertools.islice(turn, process.threads)))) if process.pinned else ()
+        for process in program.processes
+    ]
 
 
 def check_fit(plans: Plans, start: Checkpoint | None) -> None:

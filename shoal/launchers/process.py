@@ -66,8 +66,8 @@ class ProcessOrder(NamedTuple):
     """Which version to go on from; -1: from none, or the life has it."""
     logs: str
     faults: str
-    core: int | None = None
-    """The one it keeps to; None: whichever is free."""
+    cores: tuple[int, ...] = ()
+    """Those that it keeps to; none: whichever are free."""
 
 
 def serve(order: ProcessOrder, connection: Connection) -> None:
@@ -78,8 +78,8 @@ def serve(order: ProcessOrder, connection: Connection) -> None:
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))  # so may this; but who sends it to us alone means us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     torch.set_num_threads(1)
-    if order.core is not None:
-        os.sched_setaffinity(0, {order.core})
+    if order.cores:
+        os.sched_setaffinity(0, order.cores)
     control = ControlEnd(connection)
     try:
         with (

@@ -244,6 +244,8 @@ class ProcessLauncher:
 
     def save(self, round_: int) -> Snapshot:
         """What all workers hold. Those who died since do not know how the round began, and have nothing to give."""
+        for gate in self._gates.values() if self._reason else ():  # an update after the answer is not saved
+            gate.close()
         self._saves += 1
         self._saved = {}
         whole = saves_state(self._program)
@@ -312,8 +314,7 @@ class ProcessLauncher:
         count_death(death)
         controller = self._conductor.controller
         links = self._of_equal_fate(death.link)
-        kinds = [spec.kind for link in links for spec in link.process.workers]
-        controller.restarted(death.link.name, death.cause, kinds)
+        controller.restarted(death.link.name, death.cause, [s.kind for link in links for s in link.process.workers])
         for link in links:
             if link is not death.link:
                 self._supervisor.kill(link)
@@ -380,9 +381,8 @@ class ProcessLauncher:
 
     def _link_of(self, policy: str, rank: int) -> Link:
         """The process of a trainer's replica."""
-        spec = next(
-            s for s in self._program.workers if isinstance(s, TrainerSpec) and (s.policy, s.rank) == (policy, rank)
-        )
+        trainers = [spec for spec in self._program.workers if isinstance(spec, TrainerSpec)]
+        spec = next(spec for spec in trainers if (spec.policy, spec.rank) == (policy, rank))
         return next(link for link in self._supervisor.links if spec in link.process.workers)
 
     @property

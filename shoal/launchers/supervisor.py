@@ -16,14 +16,16 @@ from shoal.api.program import Process
 from shoal.api.worker import Pulse
 from shoal.base.descendants import kill_tree
 from shoal.launchers.forkserver import context, kill_orphans, start_process, wake
-from shoal.launchers.links import SILENT, Attention, Death, Limits, Link, failure_reason, worker_lines
+from shoal.launchers.links import SILENT, Attention, Death, Limits, Link, failure_reason, hung_before, worker_lines
 from shoal.streams.control import ControlEnd, Failure
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
 from shoal.workers.context import Life
 
-PATIENCE = 5.0
+PATIENCE = 4.0
 """Seconds a process has to stop before it is killed."""
+LOOK = 0.2
+"""Seconds between two looks at who hangs, in a run that ends."""
 ENDING = 1.0
 """Seconds a process has to end once it has said why: a thread of its environment may hang."""
 LOST = 255
@@ -145,10 +147,22 @@ class Supervisor:
         link.failure, link.reaped = None, True
         self._heartbeats.clear(link.number)
 
+    def _living(self) -> list[ProcessLink]:
+        return [link for link in self.links if not link.reaped and link.running.exitcode is None]
+
     def close(self) -> None:
-        """See all to their end, which were told to stop."""
-        deadline = time.monotonic() + PATIENCE
+        """See all to their end, which were told to stop; who hung before that is not waited for."""
+        wake()
+        told = time.monotonic()
+        while (left := self._living()) and (passed := time.monotonic() - told) < PATIENCE:
+            for link in left:
+                if hung_before(self.pulse(link), passed):
+                    self.kill(link)
+                while link.control.take() is not None:  # who is in the middle of a long message ends after it
+                    continue
+            ends: list[Any] = [end for link in left for end in (link.control, link.running.sentinel)]
+            wait(ends, LOOK)
         for link in self.links:
-            self.reap(link, max(0.0, deadline - time.monotonic()))
+            self.reap(link, 0.0)
         self.links = []
         self._heartbeats.close()

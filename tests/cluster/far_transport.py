@@ -114,11 +114,11 @@ class ByRay:
     def __init__(self, point: Any) -> None:
         self._point = point
 
-    def set(self, key: str, value: bytes) -> None:
-        ray.get(self._point.set.remote(key, value))
+    def set(self, meeting: int, key: str, value: bytes) -> None:
+        ray.get(self._point.set.remote(meeting, key, value))
 
-    def get(self, key: str, timeout: float) -> bytes | None:
-        found: bytes | None = ray.get(self._point.get.remote(key, timeout))
+    def get(self, meeting: int, key: str, timeout: float) -> bytes | None:
+        found: bytes | None = ray.get(self._point.get.remote(meeting, key, timeout))
         return found
 
 

@@ -15,7 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-_TOOLS = ("ip", "mount", "nsenter", "setpriv", "unshare")
+_TOOLS = ("ip", "mount", "nsenter", "setpriv", "tc", "unshare")
+_CABLE = Path(__file__).with_name("slow_cable.py")
 # Ray's processes lose their parent: number 1 has to reap them, or the dead would still be listed.
 _INIT = """
 import os, signal
@@ -122,14 +123,21 @@ class Switch:
     def __init__(self) -> None:
         self._host = Host("switch")
         self._ports = 0
+        self._cables: list[subprocess.Popen[str]] = []
         self._ip("link add bridge type bridge")
         self._ip("link set bridge up")
 
-    def plug(self, host: Host) -> str:
-        """Wires `host` up and gives its address; its port is that address's last number."""
+    def plug(self, host: Host, bits: float | None = None, delay: float = 0.0) -> str:
+        """Wires `host` up and gives its address; its port is that address's last number.
+
+        `bits`: that the cable carries in a second, `delay`: seconds each way; None: a cable that is as fast as this machine.
+        """
         self._ports += 1
         port, address = f"port{self._ports}", f"10.0.0.{self._ports}"
-        self._ip(f"link add {port} type veth peer name eth0 netns {host.pid}")
+        if bits is None:
+            self._ip(f"link add {port} type veth peer name eth0 netns {host.pid}")
+        else:
+            self._lay_cable(host, port, bits, delay)
         self._ip(f"link set {port} master bridge up")
         for order in (f"addr add {address}/24 dev eth0", "link set eth0 up", "route add default dev eth0"):
             subprocess.run(host.inside(["ip", *order.split()]), check=True, timeout=10)
@@ -139,10 +147,30 @@ class Switch:
         """Pulls the cable at the switch, or puts it back: packets are lost, nobody is told."""
         self._ip(f"link set port{address.rsplit('.', 1)[1]} {'up' if up else 'down'}")
 
+    def silence(self, address: str) -> None:
+        """From now on whatever is sent to that host is lost, and what it sends arrives: no packet fits into the bucket."""
+        port = f"port{address.rsplit('.', 1)[1]}"
+        self._run("tc", f"qdisc add dev {port} root tbf rate 8kbit burst 10 latency 1ms")
+
     def close(self) -> None:
+        for cable in self._cables:
+            cable.kill()
+            cable.wait()
+            cable.stdout.close()
         self._host.kill()
 
+    def _lay_cable(self, host: Host, port: str, bits: float, delay: float) -> None:
+        words = [host.pid, self._host.pid, port, bits, delay]
+        command = ["setpriv", "--pdeathsig", "KILL", sys.executable, str(_CABLE), *map(str, words)]
+        cable = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._cables.append(cable)
+        if (said := cable.stdout.readline()) != "ready\n":
+            raise RuntimeError(f"no cable for host {host.name}: {said}{cable.stdout.read()}")
+
     def _ip(self, order: str) -> None:
+        self._run("ip", order)
+
+    def _run(self, tool: str, order: str) -> None:
         # In the switch's network only: `netns` takes a process id, and that has to be one of the outside.
-        command = ["nsenter", f"--target={self._host.pid}", "--net", "ip", *order.split()]
+        command = ["nsenter", f"--target={self._host.pid}", "--net", tool, *order.split()]
         subprocess.run(command, check=True, timeout=10)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import shoal
 from shoal.base.errors import EXIT_INTERRUPTED, EXIT_WRONG_INPUT, InputError, ShoalError
@@ -65,6 +66,25 @@ def test_ctrl_c_while_a_trainer_is_dead(tmp_path: Path, shape: str) -> None:
     assert time.monotonic() - pressed[0] < 10
     assert outcome.interrupted
     assert saved(outcome) == outcome.version
+
+
+def test_what_is_saved_last_is_what_was_counted(tmp_path: Path) -> None:
+    """However long others take to say what they hold, the trainer learns no more once it has said what it has learned."""
+    late = {"late": f"{Path(__file__).with_name('late_answer.py')}:LateSpec"}
+    placement = {"actors": 1, "max_lag": 0}
+
+    def script(run: Run) -> None:
+        run.go_on()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    outcome, _ = train(experiment(placement=placement, workers=late), tmp_path / "stopped", script, stop=False)
+    same = experiment(placement=placement, stop={"updates": outcome.version})
+    whole = shoal.train(same, root=tmp_path / "whole", on="inline", quiet=True)
+    stopped, counted = (CheckpointStore(each.folder / "checkpoints").latest() for each in (outcome, whole))
+    assert (stopped.version, stopped.meta["steps"]) == (counted.version, counted.meta["steps"])
+    policy = [name for name in stopped.tensors if name.startswith("agent/policy")]
+    assert policy
+    assert all(torch.equal(stopped.tensors[name], counted.tensors[name]) for name in policy)
 
 
 # ---------------------------------------------------------------- runs in processes of their own

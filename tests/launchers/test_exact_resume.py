@@ -59,6 +59,19 @@ RUNS: dict[str, dict[str, Any]] = {
         "algorithm": {"name": "a2c", "unroll": 8},
         "model": {"name": "mlp", "hidden": [16]},
     },
+    "wrapped": {
+        "env": {
+            "id": "shoal/multi-cartpole", "num_envs": 4,
+            "wrappers": [{"sticky": 0.25}, {"time_limit": 20}, {"frame_stack": 3}, "normalise", {"reward_scale": 0.5}],
+        },
+        "algorithm": {"name": "a2c", "unroll": 8},
+        "model": {"name": "mlp", "hidden": [16]},
+    },
+    "wrapped games": {
+        "env": {"id": "classic/tictactoe_v3", "num_envs": 4, "wrappers": [{"sticky": 0.25}, "flatten", {"frame_stack": 2}]},
+        "algorithm": {"name": "a2c", "unroll": 8},
+        "model": {"name": "mlp", "hidden": [16]},
+    },
     "team": {
         "env": {"id": "mpe2/simple_spread_v3", "num_envs": 4, "kwargs": {"N": 2, "max_cycles": 12}},
         "algorithm": {"name": "qmix", "unroll": 4, "batch": 32, "warmup": 100, "capacity": 400, "updates": 2},
@@ -102,7 +115,7 @@ def check_equal_weights(whole: Path, cut: Path) -> None:
     assert "begin anew" not in notes(cut)
 
 
-QUICK = ("ppo", "recurrent", "dqn", "turns", "team")
+QUICK = ("ppo", "recurrent", "dqn", "turns", "team", "wrapped")
 
 
 @pytest.mark.parametrize(

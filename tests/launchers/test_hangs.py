@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from shoal.api.messages import Note
 from shoal.api.program import Process
 from shoal.api.worker import Pulse
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers import links, supervisor
-from shoal.launchers.links import Attention, Limits
+from shoal.launchers.links import Attention, Limits, hung_before
 from shoal.launchers.supervisor import Supervisor
+from shoal.streams.control import ControlEnd
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.workers.context import Life
 from tests.launchers.live import Run, experiment, train
@@ -160,6 +162,34 @@ def test_a_process_that_never_arrives_is_killed(tmp_path: Path, monkeypatch: pyt
     assert found
     assert "late was killed: it was not up within" in found[0].cause
     assert time.monotonic() - began > 0.9
+
+
+def speaks_at_length(order: Any, control: Any) -> None:
+    """A process that is in the middle of a message which nobody takes any more; then it ends."""
+    ControlEnd(control).send(Note("a word " * 5_000_000))
+
+
+def test_who_is_in_the_middle_of_a_long_message_ends_after_it(tmp_path: Path) -> None:
+    with nothing_left():
+        processes = Supervisor(speaks_at_length, lambda process, number, life: None, tmp_path, 1)
+        processes.start(Process("long", (), {}), 0, Life())
+        (link,) = processes.links
+        processes.wait(20)  # it has begun
+        began, running = time.monotonic(), link.running
+        monitored: list[int | None] = []
+        close, running.close = running.close, lambda: (monitored.append(running.exitcode), close())[1]  # type: ignore
+        processes.close()
+        took = time.monotonic() - began
+    assert monitored == [0], "it was not killed"
+    assert took < supervisor.PATIENCE
+
+
+def test_who_hung_before_it_was_told_to_stop_is_not_waited_for() -> None:
+    assert hung_before(Pulse(silent=3.1), 0.7), "for 2.4 seconds already"
+    assert not hung_before(Pulse(silent=2.9), 0.5), "not long enough to be sure"
+    assert not hung_before(Pulse(silent=4.3), 4.0), "it is ending"
+    assert not hung_before(Pulse(silent=4.3, longest=2.5), 0.5), "its minibatches take as long"
+    assert not hung_before(Pulse(silent=9.0, allowed=60.0), 0.5), "it is being built"
 
 
 def test_what_is_being_built_has_its_time() -> None:

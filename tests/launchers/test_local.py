@@ -223,17 +223,25 @@ def test_each_process_keeps_to_its_core(tmp_path: Path) -> None:
         by_process.remove(every)  # of the process that looked at the environment first
         assert set(by_process) <= set(told)
     assert cores_of(expand(in_processes(3, placement={"pin": True}))) == [
-        int(every.split(",")[number % len(every.split(","))]) for number in range(3)
+        (int(every.split(",")[number % len(every.split(","))]),) for number in range(3)
     ]
 
 
 def test_pinned_by_default_where_processes_are_as_many_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
-    assert cores_of(expand(in_processes(2))) == [3, 5]
-    assert cores_of(expand(in_processes(1))) == [None]
-    assert cores_of(expand(in_processes(3))) == [None] * 3
-    assert cores_of(expand(in_processes(2, placement={"pin": False}))) == [None, None]
-    assert cores_of(expand(in_processes(2, env={"background": True}))) == [None, None]
+    assert cores_of(expand(in_processes(2))) == [(3,), (5,)]
+    assert cores_of(expand(in_processes(1))) == [()]
+    assert cores_of(expand(in_processes(3))) == [()] * 3
+    assert cores_of(expand(in_processes(2, placement={"pin": False}))) == [(), ()]
+    assert cores_of(expand(in_processes(2, env={"background": True}))) == [(), ()]
+
+
+def test_a_process_keeps_to_as_many_cores_as_it_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7})
+    assert cores_of(expand(in_processes(2, placement={"threads": 2}))) == [(3, 5), (7,)]
+    assert cores_of(expand(in_processes(2, placement={"threads": 3}))) == [(), ()]
+    assert cores_of(expand(in_processes(1, placement={"threads": 3}))) == [()]
+    assert cores_of(expand(in_processes(2, placement={"threads": 4, "pin": True}))) == [(3, 5, 7), (5,)]
 
 
 def in_processes(count: int, **sections: Any) -> Experiment:

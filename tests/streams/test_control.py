@@ -18,6 +18,7 @@ from shoal.api import messages, orders
 from shoal.api.env import Episode
 from shoal.api.evaluation import Evaluation, Match, Scores
 from shoal.api.messages import (
+    Concluded,
     Confirmed,
     Episodes,
     Evaluated,
@@ -35,6 +36,7 @@ from shoal.api.messages import (
 )
 from shoal.api.metric import METRICS, Last, Mean, Metric, Total
 from shoal.api.orders import (
+    Conclude,
     Evaluate,
     Flush,
     Heard,
@@ -76,6 +78,7 @@ SAID: list[Message] = [
     Note("a line with ümlauts"),
     Shown("children", [{"name": "anna", "score": 1.5, "connected": True}]),
     Finished("the parent has ended"),
+    Concluded("league"),
 ]
 TOLD: list[Order] = [
     Order(),
@@ -87,6 +90,7 @@ TOLD: list[Order] = [
     LoadWeights("a", "/runs/x/checkpoints", 12, "best"),
     Flush(3, "a", 9),
     Pause(True),
+    Conclude(),
     Heard(Episodes(3, {0: {"a": 1}}, [EPISODE])),
     Stop(),
 ]

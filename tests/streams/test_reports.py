@@ -9,8 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+from shoal.api.worker import Pulse
 from shoal.base.descendants import lives
-from shoal.streams.transports.ray.messages import Arrived
+from shoal.streams.transports.ray.messages import Arrived, Pulses
 from shoal.streams.transports.ray.reports import Reports, report_to
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from tests.launchers.processes import wait_for
@@ -47,6 +48,39 @@ def test_a_process_that_is_being_built_keeps_the_time_it_has() -> None:
         assert pulse.silent > 0
         control.close()
     finally:
+        reports.close()
+        board.close()
+
+
+def test_a_process_that_is_built_is_told_of_whoever_was_silent_before() -> None:
+    """Else it would count as starting for as long as all goes well."""
+    board, heard = HeartbeatBoard.create(2), []
+    reports = Reports(board, heard.extend)
+    places, controls = [board.place(number) for number in (0, 1)], []
+
+    def told(number: int) -> Pulse:
+        pulses = next((news.pulses for news in reversed(heard) if isinstance(news, Pulses)), {})
+        return pulses[number][1] if number in pulses else Pulse()
+
+    def is_built() -> bool:
+        for place in places:
+            place.rest()
+        return told(1).allowed == 0
+
+    def is_being_built() -> bool:
+        places[0].rest()
+        places[1].begin(600, in_env=False)
+        return told(1).allowed == 600 and told(0).silent < 0.5
+
+    try:
+        places[0].rest()
+        controls += [report_to(reports.address, reports.key, number, 0) for number in (0, 1)]
+        assert wait_for(lambda: told(0).silent > 0.5, 10)
+        assert wait_for(is_being_built, 10), "all speak again, and one of them is being built"
+        assert wait_for(is_built, 10)
+    finally:
+        for control in controls:
+            control.close()
         reports.close()
         board.close()
 

@@ -15,6 +15,7 @@ from shoal.streams.inference import Ask, decide
 from shoal.streams.parameter import ParameterReader
 from shoal.streams.sample import SampleReader, SampleWriter, fragment_layout
 from shoal.streams.transports.memory import MemoryMailbox, MemoryRing
+from shoal.testing.device import DEVICE
 
 GROUP = AgentGroup(
     ("a",),
@@ -99,6 +100,20 @@ def test_a_resumed_run_starts_at_its_version() -> None:
     assert reader.pin(10)
     assert reader.pin(11)
     assert not reader.pin(12)
+
+
+def test_other_devices_see_a_few_sizes() -> None:
+    sizes = set()
+    for rows in range(65, 129):
+        x, noise = np.ones((rows, 3), np.float32), np.zeros((rows, 1), np.float32)
+        ask = Ask({"x": x}, np.zeros(rows, np.bool_), noise, None, None)
+        here = decide(Echo(), ask, explore=True, version=4)
+        there = decide(Echo().to(DEVICE), ask, explore=True, version=4, device=DEVICE)
+        assert there.action.shape == (rows,)
+        np.testing.assert_array_equal(there.action, here.action)
+        assert here.extras["rows"][0] == rows + -rows % 8
+        sizes |= set(there.extras["rows"].tolist())
+    assert sizes == {80, 96, 112, 128}
 
 
 def test_forwards_are_padded_to_a_multiple() -> None:

@@ -232,6 +232,35 @@ def _why(requested: dict[str, float], usable: list[Machine]) -> str:
     )
 
 
+def holds(requested: dict[str, float], *, head: bool) -> int:
+    """How many processes with these resources the cluster holds while nobody else uses it; of those without cores, one per core."""
+    counted = {**requested, "CPU": requested.get("CPU") or 1.0}
+    return sum(
+        int(min(machine.free.get(name, 0) / amount for name, amount in counted.items()) + 1e-6)
+        for machine in _totals()
+        if head or not machine.head
+    )
+
+
+def no_room(requested: dict[str, float], *, head: bool, free: bool) -> str:
+    """Why no machine takes such a process; empty: one does. `free`: as things are now, or if nobody else used the cluster."""
+    usable = [machine for machine in (machines() if free else _totals()) if head or not machine.head]
+    if any(all(machine.free.get(name, 0) >= amount for name, amount in requested.items()) for machine in usable):
+        return ""
+    return _why(requested, usable)
+
+
+def _totals() -> list[Machine]:
+    """All machines that live, with what they have, whoever uses it."""
+    import ray
+
+    return [
+        Machine(node["NodeManagerAddress"], HEAD in node["Resources"], dict(node["Resources"]))
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+
+
 def reserve(program: Program, run: str) -> Any:
     """A placement group with a bundle per process; what is not there after `placement.cluster.wait` is an error that says why."""
     from ray.util import placement_group, remove_placement_group
@@ -260,13 +289,15 @@ def labels(program: Program, process: Process) -> dict[str, str]:
 
     if process.at_home:
         return {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
-    return {} if program.experiment.placement.cluster.head else {"ray.io/node-id": f"!{_head_id()}"}
+    return {} if program.experiment.placement.cluster.head else not_on_head()
 
 
-def _head_id() -> str:
+def not_on_head() -> dict[str, str]:
+    """The label by which a machine is asked for that is not the head node."""
     import ray
 
-    return next((node["NodeID"] for node in ray.nodes() if HEAD in node["Resources"]), "none")
+    head = next((node["NodeID"] for node in ray.nodes() if HEAD in node["Resources"]), "none")
+    return {"ray.io/node-id": f"!{head}"}
 
 
 def fill_placement(experiment: Experiment, cpus: float) -> Experiment:
@@ -274,7 +305,8 @@ def fill_placement(experiment: Experiment, cpus: float) -> Experiment:
     placement, copies = experiment.placement, experiment.env.num_envs
     if (placement.actors, placement.trainers, placement.together) != (None, None, None):
         return experiment
-    room = max(1, int((cpus - placement.cluster.trainer.cpus) / max(placement.cluster.actor.cpus, 1e-3)))
+    trainer = max(placement.cluster.trainer.cpus, placement.threads if isinstance(placement.threads, int) else 0)
+    room = max(1, int((cpus - trainer) / max(placement.cluster.actor.cpus, 1e-3)))
     actors = max(n for n in range(1, min(room, copies) + 1) if copies % (n * placement.ring) == 0)
     return experiment.model_copy(update={"placement": placement.model_copy(update={"actors": actors})})
 

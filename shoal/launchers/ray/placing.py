@@ -24,7 +24,7 @@ from shoal.api.messages import Message
 from shoal.api.program import Process
 from shoal.api.worker import Pulse
 from shoal.base.errors import ShoalError
-from shoal.launchers.links import Death, Limits, Link, failure_reason, worker_lines
+from shoal.launchers.links import Death, Limits, Link, failure_reason, hung_before, worker_lines
 from shoal.launchers.ray.holder import RayHolder
 from shoal.monitoring.logs import LOG
 from shoal.streams.control import Failure, parse
@@ -35,7 +35,7 @@ ENDING = 2.0
 """Seconds in which a dead process's last report may still arrive."""
 TELLING = 5.0
 """Seconds that a holder may take to say how its process ended."""
-PATIENCE = 5.0
+PATIENCE = 4.0
 """Seconds a process has to stop before it is killed."""
 ROOM = 5.0
 """Seconds after which somebody who is not needed makes room for somebody who is."""
@@ -323,10 +323,18 @@ class RaySupervisor:
         return [line if links[line["name"]].node else {**line, "state": "waits for a place"} for line in lines]
 
     def stop(self) -> None:
-        """All were told to stop: see to it."""
-        deadline = time.monotonic() + PATIENCE
-        while any(link.work is not None for link in self.links) and time.monotonic() < deadline:
+        """All were told to stop: see to it. Who hung before that is not waited for, and nobody waits for it any more."""
+        told, killed = time.monotonic(), set[int]()
+        while (left := [link for link in self.links if link.work is not None]) and time.monotonic() - told < PATIENCE:
+            for link in left:
+                if link.number not in killed and hung_before(link.pulse, time.monotonic() - told):
+                    killed.add(link.number)
+                    self.kill(link)
             self.wait(0.1)
+            while not self._said.empty():
+                for news in self._said.get():
+                    if isinstance(news, Pulses):
+                        self._note(news)
         self.close()
 
     def close(self) -> None:

@@ -38,11 +38,11 @@ class _ByHolder(NamedTuple):
     line: Connection
     point: str
 
-    def set(self, key: str, value: bytes) -> None:
-        self._ask("set", key, value)
+    def set(self, meeting: int, key: str, value: bytes) -> None:
+        self._ask("set", meeting, key, value)
 
-    def get(self, key: str, timeout: float) -> bytes | None:
-        return self._ask("get", key, timeout)
+    def get(self, meeting: int, key: str, timeout: float) -> bytes | None:
+        return self._ask("get", meeting, key, timeout)
 
     def _ask(self, method: str, *args: Any) -> Any:
         try:

@@ -45,7 +45,7 @@ class Reports:
         """The processes, each of which leads a group. That one is dead shows here: its forks may hold its connection open."""
         self._ended = False
         self._looked = 0.0
-        self._silent = False
+        self._telling = False
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         self._thread = threading.Thread(target=self._gather, name="reports", daemon=True)
         self._thread.start()
@@ -88,14 +88,15 @@ class Reports:
             connection.close()
 
     def _pulses(self) -> list[Pulses]:
-        """Of all processes here while one of them is silent; also that none is any more."""
+        """Of all processes here while one of them is silent or being built; also that none is any more."""
         if time.monotonic() - self._looked < PULSE:
             return []
         self._looked = time.monotonic()
         self._end_groups()
         pulses = {number: (life, self._heartbeats.pulse(number)) for number, life in list(self._processes.values())}
-        before, self._silent = self._silent, any(pulse.silent > PULSE for _, pulse in pulses.values())
-        return [Pulses(pulses)] if before or self._silent else []
+        worth_telling = any(pulse.silent > PULSE or pulse.allowed for _, pulse in pulses.values())
+        before, self._telling = self._telling, worth_telling
+        return [Pulses(pulses)] if before or self._telling else []
 
     def _end_groups(self) -> None:
         """What environments of dead processes have left behind."""

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal.api.program import CONTROLLER, MailboxStream, RingStream, Stream, TallyStream
 from shoal.base.errors import ShoalError
@@ -75,7 +76,7 @@ class _Tally:
 
     def renew(self) -> None:
         self.streams.everywhere(MachineAgent.renew)
-        self.streams.end_points()
+        self.streams.next_meeting()
 
     def abandon(self) -> None:
         self.streams.everywhere(MachineAgent.abandon)
@@ -97,6 +98,7 @@ class RayStreams:
         self._lost = NOTHING
         self.tallies = {name: _Tally(self) for name in self._tallies}
         self.points: dict[str, Any] = {}
+        self._meeting = 0
         self.place({CONTROLLER: home.key}, {})
 
     # ------------------------------------------------------------ places
@@ -186,8 +188,9 @@ class RayStreams:
             if process not in tally.ranks or any(self._on_one_machine(tally, key) for key in self._lines):
                 continue
             if name not in self.points:
-                self.points[name] = ray.remote(MeetingPoint).options(num_cpus=0, max_concurrency=64).remote()
-            found[name] = Meeting(name, tally.ranks.index(process), len(tally.ranks), tally.nbytes)
+                self.points[name] = _point_at_home()
+            rank, ranks = tally.ranks.index(process), len(tally.ranks)
+            found[name] = Meeting(name, rank, ranks, tally.nbytes, self._meeting)
         return found
 
     def _box_spec(self, name: str, box: MailboxStream, key: str, users: tuple[str, ...]) -> BoxSpec:
@@ -263,7 +266,11 @@ class RayStreams:
             found.update(sent)
         return dict(found)
 
-    def end_points(self) -> None:
+    def next_meeting(self) -> None:
+        """Replicas that start again meet anew, at points that are there: a new one would take seconds to come up."""
+        self._meeting += 1
+
+    def _end_points(self) -> None:
         """Nobody meets there any more. A controller outlives its run for a while, and so would they."""
         for point in self.points.values():
             ray.kill(point)
@@ -271,8 +278,14 @@ class RayStreams:
 
     def close(self) -> None:
         """Agents other than the controller's own end with their actors."""
-        self.end_points()
+        self._end_points()
         self._agent.close()
+
+
+def _point_at_home() -> Any:
+    """On the controller's machine: whatever other machine dies, replicas can meet there again."""
+    home = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(MeetingPoint).options(num_cpus=0, max_concurrency=64, scheduling_strategy=home).remote()
 
 
 class _AtHome(Mailbox):
