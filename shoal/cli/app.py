@@ -18,6 +18,7 @@ from shoal.cli.arguments import (
     Runs,
     Stochastic,
     Wandb,
+    WorkingDir,
     spelled,
 )
 from shoal.cli.credentials import credentials
@@ -61,10 +62,7 @@ def train(
     ] = "local",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last whole checkpoint of --trial.")] = False,
     address: Address = None,
-    working_dir: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="With --on ray: your code, for machines that do not share this folder."),
-    ] = None,
+    working_dir: WorkingDir = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Leave once the run has begun: it goes on by itself.")
     ] = False,

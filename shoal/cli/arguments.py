@@ -18,6 +18,10 @@ Run = Annotated[
 Address = Annotated[
     str | None, typer.Option(metavar="auto|HOST:PORT", help="With --on ray: the cluster; left out, a Ray of its own.")
 ]
+WorkingDir = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="With --on ray: your code, for machines that do not share this folder."),
+]
 Runs = Annotated[
     list[str], typer.Argument(metavar="RUN...", help="Run folders, EXPERIMENT/TRIAL, or EXPERIMENT for all its trials.")
 ]

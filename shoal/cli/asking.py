@@ -33,7 +33,23 @@ def status(folder: RunFolder) -> dict[str, Any]:
     try:
         return tell(folder, "status")
     except NotRunningError:
-        return ended(folder)
+        return {**ended(folder), **_in_a_slot(folder)}
+
+
+def _in_a_slot(folder: RunFolder) -> dict[str, Any]:
+    """What a population says of a member that is trained on another machine; empty: nobody trains it there."""
+    from shoal.population.folder import PopulationFolder
+
+    population = PopulationFolder.around(folder)
+    try:
+        members = [] if population is None else obey(RunFolder(population.path), "status")["members"]
+    except NotRunningError:
+        return {}
+    found = next((each for each in members if each["member"] == folder.trial and each.get("node")), None)
+    if found is None:
+        return {}
+    known = {"step": found.get("steps"), "update": found.get("version"), "return": found.get("return")}
+    return {**known, "state": "running", "slot": found["slot"], "node": found["node"]}
 
 
 def population_of(run: str) -> tuple[PopulationFolder, str] | None:

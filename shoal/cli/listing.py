@@ -26,8 +26,10 @@ def _listing() -> dict[str, dict[str, str]]:
     import gymnasium
 
     from shoal.algorithms import ALGORITHMS
+    from shoal.base.table import import_target
     from shoal.envs.factory import family_extras
     from shoal.envs.registry import ENVS, OUTSIDE
+    from shoal.envs.wrappers import WRAPPERS
     from shoal.models import MODELS
 
     families = {f"{name}/NAME": f'pip install "shoal[{extra}]"' for name, extra in family_extras().items()}
@@ -41,6 +43,7 @@ def _listing() -> dict[str, dict[str, str]]:
         | {f"{kind}:FILE": f"a game of {kind}'s" for kind in OUTSIDE}
         | families
         | ids,
+        "wrappers": {name: _summary(import_target(target, key="env.wrappers")) for name, target in WRAPPERS.items()},
     }
 
 

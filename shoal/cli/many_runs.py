@@ -7,15 +7,21 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.arguments import spelled
+from shoal.cli.arguments import Address, WorkingDir, spelled
 
 Recipe = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE.yaml", help="A recipe (see `shoal list`) or your own file.")
 ]
 Name = Annotated[str | None, typer.Option(metavar="NAME", help="Its folder below runs/; left out, from the recipe.")]
 Parallel = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Runs that are trained at once; left out, one per core.")
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Runs that are trained at once; left out, one per core, or as many as the cluster holds.",
+    ),
 ]
+On = Annotated[str, typer.Option(help="Where runs are trained: local (the cores of this machine) or ray (a cluster).")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the one of that name.")]
 Wandb = Annotated[
     str | None,
@@ -36,12 +42,17 @@ def sweep(
     name: Name = None,
     parallel: Parallel = None,
     resume: Resume = False,
+    on: On = "local",
+    address: Address = None,
+    working_dir: WorkingDir = None,
     wandb: Wandb = None,
 ) -> None:
     """Train every combination of a grid with several seeds; one table and one figure in the end."""
     from shoal.cli.sweep import run
 
-    run(recipe, [*(words or []), *spelled(wandb=wandb)], seeds=seeds, name=name, parallel=parallel, resume=resume)
+    options = {"name": name, "parallel": parallel, "resume": resume, "on": on}
+    cluster = {"address": address, "working_dir": working_dir, "detach": False}
+    run(recipe, [*(words or []), *spelled(wandb=wandb)], seeds=seeds, **options, cluster=cluster)  # type: ignore[arg-type]
 
 
 def lineage(
@@ -69,9 +80,14 @@ def tune(
     name: Name = None,
     parallel: Parallel = None,
     resume: Resume = False,
+    on: On = "local",
+    address: Address = None,
+    working_dir: WorkingDir = None,
     wandb: Wandb = None,
 ) -> None:
     """Search for better settings in the space of the recipe's `tune`; the best, confirmed on fresh seeds, become best.yaml."""
     from shoal.cli.tune import run
 
-    run(recipe, [*(overrides or []), *spelled(wandb=wandb)], trials=trials, name=name, parallel=parallel, resume=resume)
+    options = {"name": name, "parallel": parallel, "resume": resume, "on": on}
+    cluster = {"address": address, "working_dir": working_dir, "detach": False}
+    run(recipe, [*(overrides or []), *spelled(wandb=wandb)], trials=trials, **options, cluster=cluster)  # type: ignore[arg-type]

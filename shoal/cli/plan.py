@@ -42,13 +42,17 @@ def run(recipe: str, overrides: list[str], *, json: bool, on: str, address: str 
         )
 
 
+def _threads(count: int) -> str:
+    return f"; learns with {count} threads" if count > 1 else ""
+
+
 def _show(plan: dict[str, Any], cluster: list[str]) -> None:
     from omegaconf import OmegaConf
 
     workers = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in plan["workers"].items())
     print(f"workers   {workers}")
     for name, process in plan["processes"].items():
-        print(f"process   {name}: {', '.join(process['workers'])}")
+        print(f"process   {name}: {', '.join(process['workers'])}{_threads(process['threads'])}")
     for name, policy in plan["policies"].items():
         print(f"policy    {name}: plays {', '.join(policy['agents'])}")
         print(f"          sees {policy['observation_space']}, does {policy['action_space']}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal.base.duration import format_duration
 from shoal.base.errors import EXIT_INTERRUPTED, InputError
 from shoal.base.files import as_typed
 from shoal.cli.output import command, tell
+from shoal.cli.where import cluster_of, where_words
 
 if TYPE_CHECKING:
     from shoal.api.experiment import Experiment
@@ -17,18 +18,17 @@ if TYPE_CHECKING:
 
 def run(
     recipe: str, path: Path, experiment: Experiment, overrides: list[str], *, parallel: int | None, resume: bool, on: str,
-    trial: str | None, detach: bool,
+    trial: str | None, cluster: dict[str, Any],
 ) -> None:  # fmt: skip
     """Train all members, then say how they ended."""
-    if on != "local":
-        raise InputError(f"--on {on}: members of a population share the slots of this machine: omit it")
-    if trial is not None or detach:
+    if trial is not None or cluster["detach"]:
         raise InputError("--trial and --detach are for one run: a population is called by its name, name=NAME")
+    where = cluster_of(on, cluster)
     from shoal.base.config import load_layers
     from shoal.population.start import Options, population
 
     values = load_layers(path, overrides)
-    ended = population(values, overrides, Options(experiment.name, parallel=parallel, resume=resume))
+    ended = population(values, overrides, Options(experiment.name, parallel=parallel, resume=resume, cluster=where))
     folder, members = as_typed(ended.folder), ended.state.members.values()
     best = max((m for m in members if m.score is not None), key=lambda m: m.score.mean, default=None)  # type: ignore[union-attr]
     slots, swapped = sum(m.slot_seconds for m in members), sum(m.swap_seconds for m in members)
@@ -40,5 +40,5 @@ def run(
             f"swapping took {swapped / slots:.1%} of the time in slots    who copied whom: {command()} lineage {folder}"
         )
     if ended.interrupted:
-        tell(f"go on:   {command()} train {recipe} --resume")
+        tell(f"go on:   {command()} train {recipe}{where_words(on, cluster)} --resume")
         sys.exit(EXIT_INTERRUPTED)

@@ -10,13 +10,16 @@ from shoal.base.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from shoal.base.files import as_typed
 from shoal.base.importing import importing
 from shoal.cli.output import command, tell
+from shoal.cli.where import cluster_of, where_words
 from shoal.recipes import find
 
 
 def run(
-    recipe: str, words: list[str], *, seeds: int | None, name: str | None, parallel: int | None, resume: bool
-) -> None:
+    recipe: str, words: list[str], *, seeds: int | None, name: str | None, parallel: int | None, resume: bool, on: str,
+    cluster: dict[str, Any],
+) -> None:  # fmt: skip
     """Train every combination, then show them together."""
+    where = cluster_of(on, cluster)
     path = find(recipe)
     with importing():
         from shoal.base.config import load_layers
@@ -24,7 +27,8 @@ def run(
         from shoal.population.start import Options, sweep
         from shoal.population.sweep import split_words
 
-        warm()
+        if where is None:
+            warm()
     plain, grid = split_words(words)
     values = load_layers(path, plain)
     section: dict[str, Any] = dict(values.get("sweep") or {})
@@ -32,12 +36,12 @@ def run(
     values["sweep"] = {**section, **on_top}
     name = name or (path.stem if section else f"{path.stem}-sweep")
     extended = [f"sweep.seeds={seeds}"] if seeds else []
-    ended = sweep(values, [*plain, *extended], Options(name, parallel=parallel, resume=resume))
+    ended = sweep(values, [*plain, *extended], Options(name, parallel=parallel, resume=resume, cluster=where))
     folder = as_typed(ended.folder)
     tell(f"{ended.reason}: {folder}")
     _report(ended.folder)
     if ended.interrupted or ended.reason.startswith(("stopped", "budget")):
-        tell(f"go on:   {command()} sweep {recipe} --name {name} --resume")
+        tell(f"go on:   {command()} sweep {recipe} --name {name}{where_words(on, cluster)} --resume")
     if ended.interrupted:
         sys.exit(EXIT_INTERRUPTED)
     if any(member.state == "failed" for member in ended.state.members.values()):

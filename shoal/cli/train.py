@@ -11,6 +11,7 @@ from shoal.base.errors import EXIT_INTERRUPTED, InputError
 from shoal.base.files import as_typed, check_name
 from shoal.base.importing import importing
 from shoal.cli.output import command, tell
+from shoal.cli.where import check_cluster, where_words
 from shoal.recipes import find
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def run(
     cluster: dict[str, Any],
 ) -> None:
     """Check the words before loading the heavy half of the system, then train."""
-    _check_cluster(on, cluster)
+    check_cluster(on, cluster)
     path = find(recipe)
     if trial is not None:
         check_name("--trial", trial)
@@ -57,8 +58,8 @@ def run(
     if experiment.population is not None:
         from shoal.cli.population import run as train_population
 
-        options = {"parallel": parallel, "resume": resume, "on": on, "trial": trial, "detach": cluster["detach"]}
-        train_population(recipe, path, experiment, overrides, **options)
+        options = {"parallel": parallel, "resume": resume, "on": on, "trial": trial, "cluster": cluster}
+        train_population(recipe, path, experiment, overrides, **options)  # type: ignore[arg-type]
         return
     if resume and trial is None:
         raise InputError("--resume needs --trial: which run should go on?")
@@ -73,8 +74,7 @@ def run(
         folder = as_typed(outcome.folder)
         tell(f"left to the cluster: {folder}    stay with it: {command()} attach {folder}")
         return
-    where = f" --on {on}" + (f" --address {cluster['address']}" if cluster["address"] else "") if on != "local" else ""
-    _say(outcome, recipe + where)
+    _say(outcome, recipe + where_words(on, cluster))
 
 
 def attach(run: str, address: str | None) -> None:
@@ -87,18 +87,6 @@ def attach(run: str, address: str | None) -> None:
 
     outcome = driver.attach(run, Cluster(address))
     _say(outcome, f"{as_typed(outcome.folder) / 'config.yaml'} --on ray --address {address or 'auto'}")
-
-
-def _check_cluster(on: str, cluster: dict[str, Any]) -> None:
-    if on == "ray":
-        from shoal.launchers.ray.cluster import require_ray
-
-        require_ray()
-    given = [f"--{name.replace('_', '-')}" for name, value in cluster.items() if value and name != "detach"]
-    if given and on != "ray":
-        raise InputError(f"{given[0]} is for --on ray")
-    if on == "ray" and cluster["detach"] and not cluster["address"]:
-        raise InputError("--detach needs --address: a Ray of its own ends with the command")
 
 
 def _say(outcome: Outcome, recipe: str) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from shoal.base.errors import EXIT_INTERRUPTED
 from shoal.base.files import as_typed
 from shoal.base.importing import importing
 from shoal.cli.output import command, tell
+from shoal.cli.where import cluster_of, where_words
 from shoal.recipes import find
 
 
 def run(
-    recipe: str, overrides: list[str], *, trials: int | None, name: str | None, parallel: int | None, resume: bool
-) -> None:
+    recipe: str, overrides: list[str], *, trials: int | None, name: str | None, parallel: int | None, resume: bool, on: str,
+    cluster: dict[str, Any],
+) -> None:  # fmt: skip
     """Search, then say what was found and where it is."""
+    where = cluster_of(on, cluster)
     path = find(recipe)
     words = [*overrides, *([f"tune.trials={trials}"] if trials else [])]
     with importing():
@@ -23,14 +27,15 @@ def run(
         from shoal.population.start import Options, require_optuna, tune
 
         require_optuna()
-        warm()
+        if where is None:
+            warm()
     name = name or (path.stem if path.stem.endswith("-tune") else f"{path.stem}-tune")
-    ended = tune(load_layers(path, words), words, Options(name, parallel=parallel, resume=resume))
+    ended = tune(load_layers(path, words), words, Options(name, parallel=parallel, resume=resume, cluster=where))
     folder = as_typed(ended.folder)
     tell(f"{ended.reason}: {folder}")
     _report(name, str(folder))
     if ended.interrupted or ended.reason.startswith(("stopped", "budget")):
-        tell(f"go on:   {command()} tune {recipe} --name {name} --resume")
+        tell(f"go on:   {command()} tune {recipe} --name {name}{where_words(on, cluster)} --resume")
     if ended.interrupted:
         sys.exit(EXIT_INTERRUPTED)
 

@@ -13,6 +13,7 @@ from shoal.api.experiment import Experiment
 from shoal.base.errors import InputError
 from shoal.base.seeding import derive_seed, generator
 from shoal.population import exploit, space
+from shoal.population.pb2 import intervals, next_values
 from shoal.population.settings import as_word
 from shoal.population.state import Member, Score, State
 from shoal.population.strategy import Decision
@@ -46,7 +47,9 @@ class PopulationTraining:
         if until is None or not living or not all(m.state == "waiting" and m.steps >= until for m in living):
             return []
         # One line: who dies while it is written has decided nothing.
-        return [{"kind": "compared", "number": number, "steps": until, "decisions": self._compare(living, number)}]
+        return [
+            {"kind": "compared", "number": number, "steps": until, "decisions": self._compare(state, living, number)}
+        ]
 
     def _member(self, number: int) -> Decision:
         drawn = space.draw(self._config.space, generator(self._experiment.seed, "population/begin", number))
@@ -59,30 +62,31 @@ class PopulationTraining:
         words = [as_word(key, value) for key, value in values.items() if value != self._recipe[key]]
         return [*words, f"seed={self._experiment.seed + number}"]
 
-    def _compare(self, members: list[Member], number: int) -> list[Decision]:
+    def _compare(self, state: State, members: list[Member], number: int) -> list[Decision]:
         config = self._config
-        if config.exploit == "none":
-            return [self._change(member, member, number, "explored") for member in members] if self._explores else []
-        scores = {member.name: member.score or Score(member.steps, -np.inf) for member in members}
         known = {member.name: member for member in members}
+        if config.exploit == "none":
+            return self._changes(state, {name: name for name in known}, known, number) if self._explores else []
+        scores = {member.name: member.score or Score(member.steps, -np.inf) for member in members}
 
         def random(member: str) -> np.random.Generator:
             return generator(self._experiment.seed, "population/exploit", known[member].number, number)
 
-        pairs = (
+        drawn = (
             exploit.truncation(scores, config.share, random)
             if config.exploit == "truncation"
             else exploit.binary_tournament(scores, random)
         )
-        made: list[Decision] = []
-        for name, origin in pairs.items():
-            ours, theirs = scores[name], scores[origin]
-            if known[origin].version == 0 or (config.separate and not exploit.separate(ours, theirs)):
-                continue  # nobody takes over what is no checkpoint
-            made.append({**self._copy(known[name], known[origin], ours, theirs), "order": len(made)})
-            if self._explores:
-                made.append(self._change(known[name], known[origin], number, f"a step away from {origin}"))
-        return made
+        pairs = {
+            name: origin
+            for name, origin in drawn.items()  # nobody takes over what is no checkpoint
+            if known[origin].version and (not config.separate or exploit.separate(scores[name], scores[origin]))
+        }
+        copies = [
+            {**self._copy(known[name], known[origin], scores[name], scores[origin]), "order": order}
+            for order, (name, origin) in enumerate(pairs.items())
+        ]
+        return [*copies, *(self._changes(state, pairs, known, number) if self._explores else [])]
 
     def _copy(self, member: Member, origin: Member, ours: Score, theirs: Score) -> Decision:
         scores = [{"steps": each.steps, "mean": each.mean, "returns": each.returns} for each in origin.scores]
@@ -96,14 +100,26 @@ class PopulationTraining:
     def _explores(self) -> bool:
         return self._config.explore != "none"
 
-    def _change(self, member: Member, origin: Member, number: int, reason: str) -> Decision:
+    def _changes(self, state: State, pairs: dict[str, str], known: dict[str, Member], number: int) -> list[Decision]:
+        """New settings for each member that takes over those of another, or its own."""
         config = self._config
-        random = generator(self._experiment.seed, "population/explore", member.number, number)
-        before = origin.facts["values"]
-        if config.explore == "resample":
-            values = space.draw(config.space, random)
-        else:
-            values = space.perturb(config.space, before, config.sigma, random)
+        made: list[Decision] = []
+        seen = intervals(state.lines) if config.explore == "pb2" else []
+        pending = [member.facts["values"] for name, member in known.items() if name not in pairs]
+        for name, origin in pairs.items():
+            random = generator(self._experiment.seed, "population/explore", known[name].number, number)
+            if config.explore == "pb2":
+                values, reason = next_values(config.space, seen, pending, number, random)
+                pending.append(values)
+            elif config.explore == "resample":
+                values, reason = space.draw(config.space, random), "drawn anew"
+            else:
+                values = space.perturb(config.space, known[origin].facts["values"], config.sigma, random)
+                reason = "explored" if name == origin else f"a step away from {origin}"
+            made.append(self._change(known[name], known[origin], values, reason))
+        return made
+
+    def _change(self, member: Member, origin: Member, values: dict[str, Any], reason: str) -> Decision:
         changes = {key: [member.facts["values"][key], value] for key, value in values.items()}
         return {
             "kind": "changed", "member": member.name, "values": values, "changes": changes, "steps": origin.steps,

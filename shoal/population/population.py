@@ -1,4 +1,4 @@
-"""A population: members take turns in the slots of a machine, and every decision about them is a line of its journal first.
+"""A population: members take turns in slots, here or on a cluster, and every decision about them is a line of its journal first.
 
 Consumes results of turns and orders of people; produces turns. The journal is all that it has to remember: whoever kills it, at
 any moment, finds it there when it is resumed.
@@ -21,13 +21,12 @@ from shoal.base.files import disk_trouble
 from shoal.base.table import did_you_mean
 from shoal.checkpoints.store import CheckpointStore
 from shoal.launchers.interrupts import Interrupts
-from shoal.launchers.links import Limits
 from shoal.monitoring.run_folder import RunFolder, wall_time
 from shoal.population.copying import take_over
 from shoal.population.exporter import PopulationExporter
 from shoal.population.folder import PopulationFolder
 from shoal.population.journal import Line
-from shoal.population.slots import PATIENCE, Failed, Slots
+from shoal.population.slots import PATIENCE, Failed, Supply
 from shoal.population.state import RETRIES, Member, State, summary
 from shoal.population.strategy import Strategy
 from shoal.population.turn import Result
@@ -55,11 +54,11 @@ class Population:
     """The members of one folder. `tell` hears what is worth a line; `show` is called again and again with the whole."""
 
     def __init__(
-        self, folder: PopulationFolder, strategy: Strategy, budget: BudgetConfig, limits: Limits, log: LogConfig, *,
-        parallel: int, tell: Tell, show: Callable[[Population], None],
+        self, folder: PopulationFolder, strategy: Strategy, budget: BudgetConfig, supply: Supply, log: LogConfig, *,
+        tell: Tell, show: Callable[[Population], None],
     ) -> None:  # fmt: skip
-        self.folder, self.parallel = folder, parallel
-        self._strategy, self._budget, self._limits, self._tell, self._show = strategy, budget, limits, tell, show
+        self.folder, self.parallel = folder, supply.count
+        self._strategy, self._budget, self._supply, self._tell, self._show = strategy, budget, supply, tell, show
         self._journal = folder.journal
         self._home, self._log = RunFolder(folder.path), log
         self._watchers = Watchers(self._home, log.model_copy(update={"wandb": None}), folder.name)
@@ -78,7 +77,7 @@ class Population:
             self._write("begun", time=wall_time(), seconds=self._before)
             stack.enter_context(self._watchers)  # before the slots: told of an error when nobody works any more
             self._watchers.begin(self._tell, self._tell)
-            self.slots = stack.enter_context(closing(Slots(self.folder.settings, self.parallel, self._limits)))
+            self.slots = stack.enter_context(closing(self._supply.make(self.folder)))
             panel = stack.enter_context(closing(Panel(self._home, self.obey)))
             self._exporter = self._export(stack)
             with self._interrupts:
@@ -178,11 +177,9 @@ class Population:
             self._write("taken", member=member.name)
 
     def _fill_slots(self) -> None:
-        for turn in self._strategy.turns(self.state):
-            if not self.slots.free:
-                return
-            if turn.member in self.slots.busy:  # it was told to leave, and is about to
-                continue
+        # who is in a slot and wants the next turn was told to leave, and is about to
+        turns = [turn for turn in self._strategy.turns(self.state) if turn.member not in self.slots.busy]
+        for turn in turns[: self.slots.room(len(turns))]:
             self._write("started", member=turn.member, until=turn.until)
             self.slots.give(turn)
 

@@ -17,12 +17,25 @@ SECTIONS = ("population", "sweep", "tune")
 
 def member_experiment(path: Path, words: list[str]) -> Experiment:
     """The settings of one member: those of the population with `words` on top. At its port the population is served alone."""
-    values = load_layers(path, words, saved=True)
-    found = Experiment.parse({key: value for key, value in values.items() if key not in SECTIONS})
+    found = one_run(load_layers(path, words, saved=True))
     if (own := found.log.prometheus) is None:
         return found
     free = found.log.model_copy(update={"prometheus": own.model_copy(update={"port": 0})})
     return found.model_copy(update={"log": free})
+
+
+def one_run(values: dict[str, Any]) -> Experiment:
+    """The settings of a population without what makes many runs of them."""
+    return Experiment.parse({key: value for key, value in values.items() if key not in SECTIONS})
+
+
+def settings_to_send(path: Path) -> bytes:
+    """The settings of a population for another machine: what is served to Prometheus is served at home."""
+    from omegaconf import OmegaConf
+
+    values = load_layers(path, [], saved=True)
+    log = {key: value for key, value in (values.get("log") or {}).items() if key != "prometheus"}
+    return OmegaConf.to_yaml(OmegaConf.create({**values, "log": log})).encode()
 
 
 def as_word(key: str, value: Any) -> str:

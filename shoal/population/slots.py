@@ -1,4 +1,4 @@
-"""The slots of a machine, as who gives the turns holds them: processes are started, told, listened to, watched, and reaped."""
+"""The slots of this machine, as who gives the turns holds them: processes are started, told, listened to, watched, and reaped."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from shoal.base.descendants import kill_tree
 from shoal.launchers.forkserver import context, kill_orphans, start_process
 from shoal.launchers.links import Attention, Limits
 from shoal.launchers.supervisor import ARRIVING
+from shoal.population.folder import PopulationFolder
 from shoal.population.slot import serve
 from shoal.population.turn import Result, Turn, from_bytes, to_bytes
 from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
@@ -45,15 +46,60 @@ class _Slot:
     """Where the member stands."""
 
 
-class Slots:
-    """So many processes, each started when it is first needed and kept for those that come after."""
+class SlotPool(Protocol):
+    """Where members take turns, wherever that is."""
 
-    def __init__(self, settings: Path, count: int, limits: Limits) -> None:
-        self._settings, self._count, self._limits = settings, count, limits
+    def room(self, wanted: int) -> int:
+        """How many of so many turns can begin now."""
+
+    def give(self, turn: Turn) -> None:
+        """A member gets a slot that is free."""
+
+    @property
+    def busy(self) -> dict[str, int]:
+        """Member -> its slot."""
+
+    def at(self, member: str) -> dict[str, Any]:
+        """Where a member in a slot stands, as it last said."""
+
+    def pids(self) -> dict[int, int | None]:
+        """Slot -> its process."""
+
+    def recall(self, *members: str) -> None:
+        """These shall save themselves and make room."""
+
+    def wait(self, timeout: float, *others: Any) -> None:
+        """Until a slot says something or dies, or one of `others` can be read."""
+
+    def ended(self) -> Iterator[tuple[Turn, Result | Failed]]:
+        """Turns that came to an end since, well or not."""
+
+    def close(self) -> None:
+        """End all slots. Whoever is to save something has been recalled before."""
+
+
+@dataclass(frozen=True)
+class Supply:
+    """How many members work at once, and who makes the slots for those of a folder."""
+
+    count: int
+    make: Callable[[PopulationFolder], SlotPool]
+
+
+class Slots:
+    """So many processes, each started when it is first needed and kept for those that come after. `title`: what a slot is called,
+    by its number."""
+
+    def __init__(self, settings: Path, count: int, limits: Limits, title: str = "slot {}") -> None:
+        self._settings, self._count, self._limits, self._title = settings, count, limits, title
         self._board, self._attention = HeartbeatBoard.create(count), Attention()
         self._slots: dict[int, _Slot] = {}
 
-    def give(self, turn: Turn) -> int:
+    def room(self, wanted: int) -> int:
+        """How many of so many turns can begin now."""
+        return min(wanted, len(self.free))
+
+    def give(self, turn: Turn) -> None:
         """A member gets the first slot that is free."""
         number = self.free[0]
         if number not in self._slots:
@@ -63,7 +109,6 @@ class Slots:
         slot.turn, slot.at = turn, None
         with contextlib.suppress(OSError):  # it died: that is seen in a moment
             slot.connection.send_bytes(to_bytes(turn=turn))
-        return number
 
     def _start(self, number: int) -> _Slot:
         here, there = context().Pipe()
@@ -132,12 +177,15 @@ class Slots:
     def _death(self, number: int, slot: _Slot) -> Failed | None:
         if (code := slot.process.exitcode) is not None:
             how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-            return Failed(f"the process of slot {number} ended {how}")
+            return Failed(f"{self._called(number)} ended {how}")
         if slot.turn is None:
             return None
         pulse = self._attention.heard(self._board.pulse(number))
-        cause = self._limits.exceeded(f"the process of slot {number}", pulse)
+        cause = self._limits.exceeded(self._called(number), pulse)
         return None if cause is None else Failed(cause)
+
+    def _called(self, number: int) -> str:
+        return f"the process of {self._title.format(number)}"
 
     def _reap(self, number: int) -> None:
         slot = self._slots.pop(number)

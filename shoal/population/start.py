@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,36 +22,36 @@ from shoal.monitoring.wandb_sink import require_wandb
 from shoal.population.folder import PopulationFolder
 from shoal.population.pbt import PopulationTraining, ends_of_space
 from shoal.population.population import Ended, Population
-from shoal.population.settings import live_keys, member_experiment, settings_of
+from shoal.population.settings import live_keys, member_experiment, one_run, settings_of
+from shoal.population.slots import Slots, Supply
 from shoal.population.strategy import Strategy
 from shoal.population.sweep import Sweep, members_of
 from shoal.population.view import PopulationView
 from shoal.program.expand import check_settings
+from shoal.runs.outcome import Cluster
 
-MakeStrategy = Callable[[Experiment, PopulationFolder], tuple[Strategy, BudgetConfig]]
+MakeStrategy = Callable[[Experiment, PopulationFolder, int], tuple[Strategy, BudgetConfig]]
+"""From the settings, the folder and the number of slots."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Where a population lives, and how much of the machine it takes."""
+    """Where a population lives, and where and how many at once of its members work."""
 
     name: str
     root: Path = Path("runs")
     parallel: int | None = None
-    """Slots; None: one per core."""
+    """Slots; None: one per core of this machine, or as many as the cluster holds."""
     resume: bool = False
     quiet: bool = False
-
-    @property
-    def slots(self) -> int:
-        """How many."""
-        return self.parallel or len(os.sched_getaffinity(0))
+    cluster: Cluster | None = None
+    """Whose machines members work on; None: this one."""
 
 
 def sweep(values: dict[str, Any], words: list[str], options: Options) -> Ended:
     """Every combination of `sweep.grid` with every seed. `values`: of a new one; of one that is resumed, `words` lie on top."""
 
-    def strategy(experiment: Experiment, folder: PopulationFolder) -> tuple[Strategy, BudgetConfig]:
+    def strategy(experiment: Experiment, folder: PopulationFolder, slots: int) -> tuple[Strategy, BudgetConfig]:
         config = experiment.sweep or SweepConfig()
         for member in members_of(config, experiment.seed).values():
             check(member_experiment(folder.settings, member))
@@ -62,7 +63,7 @@ def sweep(values: dict[str, Any], words: list[str], options: Options) -> Ended:
 def population(values: dict[str, Any], words: list[str], options: Options) -> Ended:
     """Population-based training, by the section `population`."""
 
-    def strategy(experiment: Experiment, folder: PopulationFolder) -> tuple[Strategy, BudgetConfig]:
+    def strategy(experiment: Experiment, folder: PopulationFolder, slots: int) -> tuple[Strategy, BudgetConfig]:
         config = experiment.population
         assert config is not None, "who calls this has looked"
         for ends in [[], *ends_of_space(config.space)]:
@@ -84,7 +85,7 @@ def tune(values: dict[str, Any], words: list[str], options: Options) -> Ended:
     from shoal.population.study import Study
     from shoal.population.tune import Tuning, rungs
 
-    def strategy(experiment: Experiment, folder: PopulationFolder) -> tuple[Strategy, BudgetConfig]:
+    def strategy(experiment: Experiment, folder: PopulationFolder, slots: int) -> tuple[Strategy, BudgetConfig]:
         config = experiment.tune
         if config is None:
             raise InputError(
@@ -94,7 +95,7 @@ def tune(values: dict[str, Any], words: list[str], options: Options) -> Ended:
             check(member_experiment(folder.settings, ends))
         study = Study(folder.path, config, experiment.seed, *rungs(experiment))
         study.recall(folder.journal.read())
-        return Tuning(experiment, study, settings_of(experiment, config.space), options.slots), config.budget
+        return Tuning(experiment, study, settings_of(experiment, config.space), slots), config.budget
 
     return run(values, words, options, strategy)
 
@@ -115,20 +116,32 @@ def run(values: dict[str, Any], words: list[str], options: Options, make: MakeSt
         values = folder.read_settings(words)
     experiment = Experiment.parse(values)
     prometheus.check(experiment.log.prometheus)
-    if not options.resume:
-        folder = PopulationFolder.create(root, options.name)
-    before = folder.settings.read_bytes() if options.resume else None
-    folder.write_settings({**values, "name": options.name})
-    try:
-        strategy, budget = make(experiment, folder)
-    except InputError:
-        _undo(folder, before)
-        raise
-    with PopulationView(quiet=options.quiet) as view:
-        return Population(
-            folder, strategy, budget, Limits.of(experiment), experiment.log, parallel=options.slots, tell=view.tell,
-            show=view.show,
-        ).run()  # fmt: skip
+    with _slots(values, options) as supply:
+        if not options.resume:
+            folder = PopulationFolder.create(root, options.name)
+        before = folder.settings.read_bytes() if options.resume else None
+        folder.write_settings({**values, "name": options.name})
+        try:
+            strategy, budget = make(experiment, folder, supply.count)
+        except InputError:
+            _undo(folder, before)
+            raise
+        with PopulationView(quiet=options.quiet) as view:
+            return Population(folder, strategy, budget, supply, experiment.log, tell=view.tell, show=view.show).run()
+
+
+@contextmanager
+def _slots(values: dict[str, Any], options: Options) -> Iterator[Supply]:
+    """Of this machine, or of the cluster."""
+    experiment = one_run(values)
+    if options.cluster is None:
+        count, limits = options.parallel or len(os.sched_getaffinity(0)), Limits.of(experiment)
+        yield Supply(count, lambda folder: Slots(folder.settings, count, limits))
+        return
+    from shoal.population.ray.slots import cluster_slots
+
+    with cluster_slots(experiment, options.cluster, options.parallel) as supply:
+        yield supply
 
 
 def _undo(folder: PopulationFolder, before: bytes | None) -> None:

@@ -46,6 +46,8 @@ class Result:
     """Of those, what was not spent on training and scoring."""
     process: int
     """That it was in."""
+    machine: str = ""
+    """The address of the machine, on a cluster."""
 
     @property
     def left(self) -> bool:

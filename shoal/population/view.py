@@ -109,10 +109,16 @@ def table(document: dict[str, Any], most: int) -> Table:
     for member in members:
         state = member["state"]
         found.add_row(
-            Text(member["member"]), Text(state, STATES.get(state, "")), str(member.get("slot", "-")), f"{member['steps']:,}",
+            Text(member["member"]), Text(state, STATES.get(state, "")), _place(member), f"{member['steps']:,}",
             _number(member.get("return")), _number(member["score"]),
         )  # fmt: skip
     return found
+
+
+def _place(member: dict[str, Any]) -> str:
+    """`3`, or `3 on 10.0.0.2`."""
+    machine = f" on {member['node']}" if member.get("node") else ""
+    return f"{member.get('slot', '-')}{machine}"
 
 
 def _number(value: float | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.api.cluster import ClusterConfig
-from shoal.api.experiment import Experiment
+from shoal.api.experiment import Experiment, PlacementConfig
+from shoal.base.arithmetic import HAS_TF32
 from shoal.base.config import Named
 from shoal.base.device import CPU
 from shoal.base.files import as_typed
@@ -30,6 +31,20 @@ def _learning(section: Named, at: str) -> Learning:
 
 def unused_settings(experiment: Experiment, on: str) -> list[str]:
     """A line for what was asked for and is not had."""
+    return [*_unused_resources(experiment, on), *_unused_precision(experiment.placement)]
+
+
+def _unused_precision(placement: PlacementConfig) -> list[str]:
+    devices = [placement.device, *([placement.policy_device] if placement.inference == "worker" else [])]
+    if placement.precision != "tf32" or any(name.startswith(HAS_TF32) for name in devices):
+        return []
+    here = " and ".join(dict.fromkeys(devices))
+    return [
+        f"placement.precision = 'tf32' changes nothing on {here}: only CUDA devices have it; this run computes in fp32"
+    ]
+
+
+def _unused_resources(experiment: Experiment, on: str) -> list[str]:
     cluster = experiment.placement.cluster
     if on != "ray" and cluster != ClusterConfig():
         return [f"placement.cluster is ignored with --on {on}: only --on ray reserves resources"]

@@ -7,13 +7,12 @@ from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 
-import torch
-
 from shoal.api.env import Env
 from shoal.api.experiment import Experiment
 from shoal.api.policy import Policy
 from shoal.base.errors import InputError
 from shoal.base.table import did_you_mean
+from shoal.base.threads import torch_threads
 from shoal.envs.codec import codec_of
 from shoal.envs.curriculum import make_staged
 from shoal.evaluation.player import ROWS, Player, TeamCodec
@@ -25,11 +24,8 @@ def load(
     run: str | Path, *, checkpoint: str | int = "latest", overrides: list[str] | None = None, root: Path | str = "runs"
 ) -> LoadedRun:
     """A run as a checkpoint of it left it: `latest`, `best`, a tag of your own, or a version."""
-    threads = torch.get_num_threads()
-    try:
+    with torch_threads(1):  # the program around us keeps its own
         return LoadedRun(load_run(str(run), overrides=overrides, checkpoint=str(checkpoint), root=root))
-    finally:
-        torch.set_num_threads(threads)  # those of the program around us
 
 
 class LoadedRun:

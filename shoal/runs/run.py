@@ -6,14 +6,15 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from shoal.api.callback import Callback
-from shoal.api.messages import Confirmed, Message, Shown
-from shoal.api.orders import Evaluate, Heard, Order, Reconfigure, SetStage
+from shoal.api.messages import Concluded, Confirmed, Message, Shown
+from shoal.api.orders import Conclude, Evaluate, Heard, Order, Reconfigure, SetStage
 from shoal.api.program import Program
 from shoal.base.errors import InputError, ShoalError, one_line
 from shoal.base.files import disk_trouble
@@ -136,6 +137,7 @@ class _Run:
         self.doors: list[Any] = [self._panel, *watchers.begin(self.note, self.controller.stop)]
         self._listeners = [spec for spec in program.workers if spec.hears]
         self._confirming = False
+        self._concluded: set[str] = set()
         self._postponed: deque[Message] = deque()
         self._shown_state = ""
         self._held = stack.enter_context(ExitStack())
@@ -157,6 +159,8 @@ class _Run:
             self._say_it_is_over(self.controller.reason)
         self._measure_random_play()
         caught = self._launcher.run(self)
+        if caught is None and self.controller.in_time:
+            self._conclude()
         self._save_last()
         if caught is None and self.controller.evaluate_last:
             self._evaluate_last()
@@ -187,6 +191,15 @@ class _Run:
         last = next(newest_first(self._folder.metrics), None)
         if self._view is not None and last is not None:
             self._view.write(last)
+
+    def _conclude(self) -> None:
+        """Workers do what is left to do for the result of the run, before that is saved; another order to stop ends it."""
+        for spec in (spec for spec in self._program.workers if spec.concludes):
+            self._launcher.order(spec.name, Conclude())
+            self._launcher.run_only(self, spec.kind, partial(self._has_concluded, spec.name))
+
+    def _has_concluded(self, worker: str) -> bool:
+        return worker in self._concluded or self._answers.hurried or not self.controller.in_time
 
     def _evaluate_last(self) -> None:
         """Training is over, so it can be waited for; another order to stop ends that."""
@@ -225,6 +238,8 @@ class _Run:
                     self._launcher.order(spec.name, Heard(piece))
         if isinstance(message, Confirmed):
             self._confirming = self._confirming and message.version != self.controller.counters.update
+        if isinstance(message, Concluded):
+            self._concluded.add(message.worker)
         if isinstance(message, Shown) and self._view is not None:
             self._view.show(message.title, message.rows)
         self.controller.receive(message)

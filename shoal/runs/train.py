@@ -13,6 +13,8 @@ from shoal.api.callback import Callback
 from shoal.api.experiment import ActorRange, Experiment, PlacementConfig
 from shoal.api.program import Program
 from shoal.api.worker import Heartbeat
+from shoal.base.arithmetic import arithmetic_of
+from shoal.base.compiling import check_compiler
 from shoal.base.descendants import no_new_children
 from shoal.base.device import AUTO, find_device
 from shoal.base.errors import InputError
@@ -113,10 +115,14 @@ def _survey(experiment: Experiment, on: str, quiet: bool, *, place: bool) -> Sur
 
 
 def check_devices(placement: PlacementConfig) -> None:
-    """They are here. On a cluster it is the workers' machines that count."""
+    """They are here, and can what is asked of them. On a cluster it is the workers' machines that count."""
     for key in ("device", "policy_device"):
         if (name := getattr(placement, key)) != AUTO:
-            find_device(name, key=f"placement.{key}")
+            device = find_device(name, key=f"placement.{key}")
+            if placement.precision == "bf16":
+                arithmetic_of(placement.precision, device)
+            if placement.compile and (key == "device" or placement.inference == "worker"):
+                check_compiler(device)
 
 
 def check_launcher(on: str) -> None:

@@ -189,6 +189,8 @@ def test_list(tmp_path: Path) -> None:
     assert "ppo" in listing["algorithms"]
     assert {"mlp", "nature", "impala", "dict", "gru", "lstm"} <= set(listing["models"])
     assert "CartPole-v1" in listing["environments"]
+    assert {"normalise", "frame_stack", "time_limit"} <= set(listing["wrappers"])
+    assert all(listing["wrappers"].values())
     assert all(listing["recipes"].values())
 
 

@@ -19,14 +19,15 @@ from shoal.population.start import Options, population, sweep
 from tests.population.small import values
 
 SWEEP = {"sweep": {"grid": {"algorithm.lr": [1e-3, 3e-3]}, "seeds": 1}}
-PBT = {
+PBT: dict[str, Any] = {
     "stop": {"steps": 768},
     "population": {
         "members": 3, "every": "256 steps", "exploit": "binary tournament", "episodes": 2,
         "space": {"algorithm.lr": {"log": [1e-4, 1e-1]}, "algorithm.entropy": {"linear": [0.0, 0.1]}},
     },
 }  # fmt: skip
-KINDS: dict[str, Any] = {"sweep": (sweep, SWEEP), "pbt": (population, PBT)}
+PB2 = {**PBT, "population": {**PBT["population"], "explore": "pb2"}}
+KINDS: dict[str, Any] = {"sweep": (sweep, SWEEP), "pbt": (population, PBT), "pb2": (population, PB2)}
 
 
 def kill_at(write: int, how: str) -> None:

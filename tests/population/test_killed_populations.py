@@ -61,9 +61,10 @@ def test_a_sweep_killed_at_writes_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_population_killed_between_copies_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["pbt", "pb2"])
+def test_a_population_killed_between_copies_goes_on(tmp_path: Path, kind: str) -> None:
     """The comparison is on the disk and nothing was copied yet; then between two copies; then in the next round."""
-    killed_at_writes(tmp_path, "pbt", [11, 2, 5], "after")
+    killed_at_writes(tmp_path, kind, [11, 2, 5], "after")
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def test_a_population_that_fails(tmp_path: Path) -> None:
     with pytest.raises(ShoalError, match="it broke"):
         run(
             values(log={"notify": [writes(out)]}), [], Options("pond", root=tmp_path, quiet=True),
-            lambda experiment, folder: (Broken(SweepConfig(), 1), BudgetConfig()),
+            lambda experiment, folder, slots: (Broken(SweepConfig(), 1), BudgetConfig()),
         )  # fmt: skip
     (facts,) = told(out)
     assert (facts["SHOAL_EVENT"], facts["SHOAL_REASON"], facts["SHOAL_RUN"]) == ("error", "it broke", "pond")

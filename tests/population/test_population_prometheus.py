@@ -47,7 +47,7 @@ def test_the_page_of_a_population_says_how_it_stands(tmp_path: Path, monkeypatch
     strategy = Scraped(tmp_path, seeds=2)
     settings = values(log={"tensorboard": False, "prometheus": {"port": port}}, stop={"steps": 256})
     options = Options("pond", root=tmp_path, parallel=1, quiet=True)
-    ended = run(settings, [], options, lambda experiment, folder: (strategy, BudgetConfig()))
+    ended = run(settings, [], options, lambda experiment, folder, slots: (strategy, BudgetConfig()))
     assert strategy.found["pond/"] == f"127.0.0.1:{port}"
     own = RunFolder(ended.folder / "seed-1").read_config()["log"]["prometheus"]
     assert own["port"] == 0, "members are served at free ports"

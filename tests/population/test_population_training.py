@@ -110,6 +110,18 @@ def test_members_are_compared_at_equal_steps_by_the_same_greedy_episodes(tmp_pat
     assert list(by_comparison) == [0, 1, 2, 3]
 
 
+def test_a_bandit_proposes_and_a_resumed_one_proposes_the_same(tmp_path: Path) -> None:
+    whole = trained(tmp_path, "whole", explore="pb2", exploit="binary tournament", episodes=2)
+    cut = trained(tmp_path, "cut", explore="pb2", exploit="binary tournament", episodes=2, budget={"steps": 2500})
+    assert cut.reason == "budget.steps = 2,500 spent"
+    again = trained(tmp_path, "cut", resume=True, words=["population.budget.steps=null"])
+    assert again.reason == "all members have ended"
+    changed = lines(whole.folder, "changed")
+    assert changed == lines(again.folder, "changed")
+    assert any(line["reason"].startswith("the bandit expects ") for line in changed)
+    assert rows(whole.folder) == rows(again.folder)
+
+
 @pytest.mark.slow
 def test_arms_copy_only_or_explore_only(tmp_path: Path) -> None:
     random = trained(tmp_path, "random", exploit="none")
@@ -137,6 +149,18 @@ def test_all_begin_as_the_recipe_says(tmp_path: Path) -> None:
     begun = lines(done.folder, "member")
     assert [line["values"]["algorithm.entropy"] for line in begun] == [begun[0]["values"]["algorithm.entropy"]] * 4
     assert [line["words"] for line in begun] == [[f"seed={number}"] for number in (1, 2, 3, 4)]
+
+
+def test_kwargs_of_the_environment_are_settings_too(tmp_path: Path) -> None:
+    space = {"env.kwargs.times": {"linear": [1, 1000], "whole": True}}
+    env = {"id": "tests.population.trouble:Trouble", "num_envs": 4}
+    given = {"members": 2, "every": "256 steps", "exploit": "binary tournament", "space": space}
+    done = population(values(env=env, population=given), [], Options("kwargs", root=tmp_path, parallel=1, quiet=True))
+    (changed,) = lines(done.folder, "changed")
+    config = PopulationFolder(done.folder).members()[int(changed["member"][1:])].read_config()
+    assert config["env"]["kwargs"] == {"times": changed["values"]["env.kwargs.times"]}
+    began = next(line for line in lines(done.folder, "member") if line["member"] == changed["member"])
+    assert began["values"] != changed["values"]
 
 
 def test_a_setting_that_is_none_is_said_at_once(tmp_path: Path) -> None:
