@@ -184,7 +184,7 @@ class Classroom:
         """A round of everyone who is still in."""
         for number, pupil in enumerate(self.pupils):
             waits = any(pending.child == pupil.name for pending in self.model.pending)
-            if pupil.name in self.out or waits:  # another's round was set aside: it gives again first
+            if pupil.name in self.out or waits:  # another's round was refused: it gives again first
                 continue
             parcel = pupil.round()
             if number < attackers:
@@ -207,10 +207,11 @@ class Classroom:
             return self._strike(pupil)
         if honest:
             self._deltas[pupil.name] = pending.weights.astype(float) - pending.base
-        if self._examiner is not None and not self._examined(pending):
-            self.model.pending.remove(pending)
-            return self._strike(pupil, malformed=False)
-        pending.examined = True
+        if self._examiner is not None:
+            good = self._examined(pending)
+            self.model.examined(pending, self._examiner.score, worse=not good)
+            if not good:
+                self._strike(pupil, malformed=False)
         return None
 
     def _examined(self, pending: Any) -> bool:
@@ -225,8 +226,9 @@ class Classroom:
         strikes = self.model.strikes
         if strikes.add(pupil.name) if malformed else strikes.set_aside(pupil.name, self.model.version):
             self.out.add(pupil.name)
+            self.model.forget(pupil.name)
             self.model.leave(pupil.name, self.model.children[pupil.name].number)
-        else:
+        elif malformed:
             self._answer(pupil.name, "set aside")
 
     def _mix(self) -> None:
@@ -235,6 +237,9 @@ class Classroom:
             for name in self.model.mix(ready).children:
                 self.model.strikes.good(name)
                 self._answer(name, "mixed")
+        for pending in self.model.turned_away(0.0):
+            self.model.pending.remove(pending)
+            self._answer(pending.child, "set aside")
 
     def _answer(self, name: str, verdict: str) -> None:
         parcel = self.model.answer(name, verdict)
@@ -249,7 +254,7 @@ class Classroom:
         set_statistics(algorithm, self.model.statistics)
         mailbox = MemoryMailbox(algorithm.flat.nbytes, 1)
         mailbox.publish(0, algorithm.flat.block.numpy())
-        env = make_staged(self.program.experiment, 0, copies_for(episodes))
+        env = make_staged(self.program.experiment, 0, copies_for(episodes, self.program.experiment.env))
         try:
             players = seat_everyone(self.program, self._plans, {self.policy: mailbox}, env)
             return players.evaluate(episodes, seed=derive_seed(self._evaluations, "score")).mean
@@ -302,12 +307,12 @@ def attackers(args: argparse.Namespace) -> None:
     print("| attack | " + " | ".join(defences) + " |\n|---" * 1 + "|---" * len(defences) + "|", flush=True)
     for attack in args.attacks.split(";") if args.attacks else ATTACKS:
         cells = []
-        for defence in defences.values():
+        for name, defence in defences.items():
             config = FederationConfig.model_validate({**defence, "every": args.every})
             done = Classroom(args.recipe, [], config, args.children, 1).run(args.bar, args.steps, ATTACKS[attack], 1)
             end = f"{done.steps / 1000:.0f}k" if done.reached else f"no, {done.best:.0f}"
             cells.append(end + (f", {done.evicted} out" if done.evicted else ""))
-            print(f"{attack}: {cells[-1]}", file=sys.stderr, flush=True)
+            print(f"{attack} against {name}: {cells[-1]}", file=sys.stderr, flush=True)
         print(f"| {attack} | " + " | ".join(cells) + " |", flush=True)
 
 

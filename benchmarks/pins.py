@@ -4,10 +4,12 @@ from __future__ import annotations
 
 TORCH = "torch==2.13.0"
 ATARI = ["ale-py==0.12.1", "opencv-python-headless==5.0.0.93"]
+MUJOCO = "mujoco==3.3.7"
+"""The same for all sides. Of 4.0, the newest parts on the package index do not fit each other."""
 WORLD = [TORCH, "mpe2==1.1.1", "pettingzoo==1.27.0", "numpy==2.4.6"]
 
 PEERS = {
-    "sb3": [TORCH, "stable-baselines3==2.9.0", "gymnasium==1.4.0", "numpy==2.4.6", *ATARI],
+    "sb3": [TORCH, "stable-baselines3==2.9.0", "gymnasium[mujoco]==1.4.0", "numpy==2.4.6", *ATARI, MUJOCO],
     "rllib": ["ray[rllib]==2.60.0", *WORLD, *ATARI],
     # the newest on the package index; it wants gymnasium below 1 and numpy below 2
     "sample-factory": [TORCH, "sample-factory==2.1.1", "gymnasium==0.29.1", "numpy==1.26.4"],

@@ -80,6 +80,11 @@ class Examiner:
         self._present = (self._version, self._seed, self._returns["present"])
         return not significantly_worse(self._returns["candidate"], self._returns["present"], self._config.sigmas)
 
+    @property
+    def score(self) -> float:
+        """Mean return of the candidate that was examined last."""
+        return float(np.mean(self._returns["candidate"]))
+
     def _begin(self, vector: Vector, values: Statistics) -> EpisodeBatch:
         algorithm = self._plans[self._policy].algorithm
         set_trained(algorithm, torch.from_numpy(vector))

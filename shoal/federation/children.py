@@ -91,3 +91,7 @@ class Pending:
     came: float
     examined: bool = False
     """It was evaluated, or nobody asks for that."""
+    score: float = 0.0
+    """What the evaluation gave."""
+    worse_than: int | None = None
+    """The version that scored significantly better: it is set aside, unless those of all others are as well."""

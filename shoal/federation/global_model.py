@@ -19,6 +19,9 @@ from shoal.federation.strikes import Strikes
 from shoal.federation.uplink import parse_statistics
 from shoal.workers.parent_link import Statistics, carried
 
+MAJORITY = 3
+"""Children at least, of whom a part can be better than the rest."""
+
 
 @dataclass(frozen=True)
 class Mixed:
@@ -116,6 +119,11 @@ class GlobalModel:
             at += 1 + 2 * size
         return values
 
+    def examined(self, pending: Pending, score: float, *, worse: bool) -> None:
+        """It was evaluated against the present version."""
+        pending.examined, pending.score = True, score
+        pending.worse_than = self.version if worse else None
+
     def set_aside(self, pending: Pending) -> Parcel | None:
         """It is not mixed; the child goes back to the present weights. None: it is not there."""
         self.pending.remove(pending)
@@ -129,19 +137,46 @@ class GlobalModel:
     # ------------------------------------------------------------ mixing
 
     def ready(self, now: float) -> list[Pending]:
-        """What makes a mix; empty: more children have to give something, and there is time."""
-        examined = [pending for pending in self.pending if pending.examined]
-        if not examined:
+        """What makes a mix; empty: more children have to give something, and there is time.
+
+        Who gave something worse has had its say, and is not waited for. If all of three or more did, it is the parent's version
+        that was lucky, or all would stand still: the better half of them is taken.
+        """
+        said = [pending for pending in self.pending if pending.examined]
+        good = [pending for pending in said if pending.worse_than is None]
+        if not said or not (self._enough(good) or self._all_said(said, now)):
             return []
-        there = {child.name for child in self.connected} | {pending.child for pending in self.pending}
-        needed = len(there) if self._config.quorum == "all" else min(self._config.quorum, len(there))
-        late = now - min(pending.came for pending in examined) >= self._config.patience
-        return examined if len(examined) >= needed or late else []
+        if good or len(said) < MAJORITY:
+            return good
+        return sorted(said, key=lambda pending: -pending.score)[: (len(said) + 1) // 2]
+
+    def turned_away(self, now: float) -> list[Pending]:
+        """What no mix will take, and is set aside: once there was a mix, or there is nothing to make one of."""
+        said = [pending for pending in self.pending if pending.examined]
+        worse = [pending for pending in said if pending.worse_than is not None]
+        if worse and len(worse) == len(said) < MAJORITY and self._all_said(said, now):
+            return worse
+        return [pending for pending in worse if pending.worse_than != self.version]
+
+    @property
+    def _there(self) -> set[str]:
+        """Who is connected, or has given something."""
+        return {child.name for child in self.connected} | {pending.child for pending in self.pending}
+
+    def _enough(self, good: list[Pending]) -> bool:
+        there = len(self._there)
+        return len(good) >= (there if self._config.quorum == "all" else min(self._config.quorum, there))
+
+    def _all_said(self, said: list[Pending], now: float) -> bool:
+        """Everyone who is there has; or the others are late."""
+        late = now - min(pending.came for pending in said) >= self._config.patience
+        return late or {pending.child for pending in said} >= self._there
 
     def mix(self, ready: list[Pending]) -> Mixed:
         """The next version. Pendings are gone afterwards; the children in them are to be answered."""
         given = [Given(one.child, one.weights, one.base, one.samples, self.version - one.version) for one in ready]
-        active = {child.name: child.samples for child in self.connected if child.samples}
+        out = {pending.child for pending in self.pending if pending.worse_than is not None and pending not in ready}
+        active = {child.name: child.samples for child in self.connected if child.samples and child.name not in out}
         mixed = self._mixer.mix(self.weights, given, active)
         if not np.isfinite(mixed).all():
             raise FrameError("what comes of it is not finite")

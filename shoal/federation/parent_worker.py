@@ -139,6 +139,7 @@ class ParentWorker(Worker):
         said: list[Message] = []
         for event in self._network.take():
             said += self._on(event)
+        self._turn_away()
         if self._gate is None or self._gate.passed(self._updates, 0.0):
             said += self._go_on()
         if time.monotonic() - self._shown >= SHOWING:
@@ -219,28 +220,30 @@ class ParentWorker(Worker):
         pending, self._examined = self._examined, None
         if pending not in model.pending:  # its child had to go meanwhile
             return [Numbers()]
-        pending.examined = True
+        model.examined(pending, examiner.score, worse=not good)
         if good:
             return [Numbers()]
-        self._count({"federation/set_aside": Total(1)})
-        parcel = model.set_aside(pending)
-        said = self._strike(
-            pending.child,
-            f"round {pending.round} scores significantly worse than version {model.version}",
-            malformed=False,
-        )
-        if parcel is not None and not model.strikes.out(pending.child):
+        reason = f"round {pending.round} scores significantly worse than version {model.version}"
+        return self._strike(pending.child, reason, malformed=False)
+
+    def _turn_away(self) -> None:
+        """Who gave something worse goes back to the present weights, once these are the next."""
+        for pending in self._model.turned_away(time.monotonic()):
+            self._count({"federation/set_aside": Total(1)})
+            self._set_aside(pending)
+
+    def _set_aside(self, pending: Pending) -> None:
+        parcel = self._model.set_aside(pending)
+        if parcel is not None and not self._model.strikes.out(pending.child):
             self._there.send(pending.child, parcel)
-        return said
 
     def _spoiled(self, ready: list[Pending], reason: str) -> list[Message]:
         """Each was finite, and their mix is not: nobody knows whose fault it is, so all count for one."""
         said: list[Message] = []
         for pending in ready:
-            parcel = self._model.set_aside(pending)
             said += self._strike(pending.child, reason)
-            if parcel is not None and not self._model.strikes.out(pending.child):
-                self._there.send(pending.child, parcel)
+            if pending in self._model.pending:
+                self._set_aside(pending)
         return said
 
     def _publish(self, mixed: Mixed) -> Updated:

@@ -194,6 +194,10 @@ class League:
         self._decide("odds", "members changed" if changed else f"win rates moved shares by {moved:.2f}", odds=odds)
         return True
 
+    def measured(self, pairs: Pairs | Profiles) -> bool:
+        """The odds are those of all games that members are to play; always, where they do not wait for them."""
+        return not self.scheme.waits or not (pairs.wanting or self._joined or self._roughly)
+
     def alarms(self) -> list[str]:
         """What players forgot since the last look."""
         lines = []

@@ -2,8 +2,9 @@
 
 Consumes the matches that actors played and the versions that trainers made; produces members (frozen versions), the odds by which
 players meet them, and the journal of it all; plays members against each other, so that their strength is known. Waits for nobody,
-and nobody waits for it: until new odds come, players go on by the old ones. What it knows follows from the journal, so a new life
-reads that and goes on. Takes no orders but what it hears.
+and while training lasts nobody waits for it: until new odds come, players go on by the old ones. When training is over (`Conclude`)
+a player that is due joins, and members play on until the mixture is that of all their games. What it knows follows from the
+journal, so a new life reads that and goes on.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from shoal.api.experiment import StopConfig
 from shoal.api.league import MATCH
-from shoal.api.messages import Matches, Message, Note, Numbers, Requested, Updated
-from shoal.api.orders import Heard, LoadWeights, Order, SetOdds
+from shoal.api.messages import Concluded, Matches, Message, Note, Numbers, Requested, Updated
+from shoal.api.orders import Conclude, Heard, LoadWeights, Order, SetOdds
 from shoal.api.policy_spec import PolicyPlan
 from shoal.api.program import MailboxShape, Port, Program, WorkerSpec
 from shoal.api.worker import Heartbeat, Worker
@@ -57,6 +59,7 @@ class LeagueSpec(WorkerSpec):
     pinned: ClassVar[bool] = False
     at_home: ClassVar[bool] = True
     hears: ClassVar[tuple[type[Message], ...]] = (Matches, Updated)
+    concludes: ClassVar[bool] = True
 
     @classmethod
     def place(cls, program: Program) -> list[Self]:
@@ -77,8 +80,9 @@ class LeagueSpec(WorkerSpec):
         if context.checkpoints is None:
             raise InputError("league: the run's folder cannot be reached from the league manager's machine")
         plans, mailbox = Plans(program), context.streams.mailbox  # a trainer in the same process has its own
+        version = sync_class(program).version
         players = [
-            Player(name, plans[name], mailbox(names.members(name)), mailbox(sync_class(program).version(name, 0)))
+            Player(name, plans[name], mailbox(names.members(name)), mailbox(version(name, 0)), program.experiment.stop)
             for name in config.players
         ]
         files = MemberFiles(context.checkpoints.with_name("league"), plans)
@@ -117,8 +121,17 @@ class Player:
     plan: PolicyPlan
     members: Mailbox
     versions: Mailbox
+    stop: StopConfig
+    version: int = 0
+    """The newest that was heard of."""
     steps: int = 0
-    """Environment steps behind its newest version."""
+    """Environment steps behind it."""
+
+    @property
+    def through(self) -> bool:
+        """It has learned all that it is to learn in this run: it stays as it is."""
+        steps, updates = self.stop.steps, self.stop.updates
+        return (steps is not None and self.steps >= steps) or (updates is not None and self.version >= updates)
 
     def publish(self, number: int, block: np.ndarray, held: list[int]) -> None:
         """A member, if it is not out yet."""
@@ -145,14 +158,14 @@ class LeagueWorker(Worker):
         self._heartbeat, self._faults = heartbeat or Heartbeat(), faults
         self._heard = self._frozen = self._steps = 0
         self._told = -1
+        self._over = self._concluded = False
         for number, player in enumerate(players):  # what an earlier life, or an earlier launch, had frozen
             league.thin(number)
             for member in league.standings.of(number):
                 block = files.read(league.standings.name(member), player.name)
                 player.publish(member[1], block, self._held(number))
         self._pairs = league.standings.pairs()
-        self._said = [self._anew(players[number]) for number in league.begin_late()]
-        self._said += self._freeze_due()  # where versions are out already, their first is a member
+        self._said = self._freeze_due()  # where versions are out already, their first is a member
 
     # ---------------------------------------------------------------- what it hears
 
@@ -165,6 +178,15 @@ class LeagueWorker(Worker):
             for player in self._players:
                 if player.name == order.message.policy:
                     player.steps = max(player.steps, order.message.steps)
+                    player.version = max(player.version, order.message.version)
+            if not self._over and not any(player.through for player in self._players):
+                self._said += [self._anew(self._players[number]) for number in self._league.begin_late()]
+        elif isinstance(order, Conclude) and not self._over:
+            self._over = True
+            self._said += self._freeze_due()
+            if not self._league.measured(self._pairs):
+                games = self._league.standings.config.games
+                self._said.append(Note(f"training is over: members play on until each two have met {games:,} times"))
         return []
 
     def poll(self, timeout: float) -> list[Message]:
@@ -176,6 +198,9 @@ class LeagueWorker(Worker):
             self._told = self._league.looked
             said += [Note(line) for line in self._league.alarms()]
             said.append(Numbers(self._league.metrics()))
+        if self._over and not self._concluded and self._league.measured(self._pairs):
+            self._concluded = True
+            said.append(Concluded(self.name))
         return said or ([Numbers()] if worked else [])
 
     # ---------------------------------------------------------------- members
@@ -201,7 +226,7 @@ class LeagueWorker(Worker):
         player.publish(own, block, self._held(number))
         self._pairs = league.standings.pairs()
         said: list[Message] = [Note(f"{league.standings.name(member)} joins the league: {reason}")]
-        if own and league.begins_anew(number, own):
+        if own and not player.through and league.begins_anew(number, own):  # else when the run is resumed
             said.append(self._anew(player))
         return said
 

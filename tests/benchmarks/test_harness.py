@@ -14,8 +14,8 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import harness
 from harness import ChildError, Side, metered, repeated, swept
 from meter import Meter, descendants
-from pong_dqn import limit_of
 from speed import least, limits_of
+from updates import limit_of
 
 BURN = "import time; hoard = bytearray(60_000_000)\nwhile time.process_time() < 1.0: pass"
 

@@ -77,7 +77,8 @@ class End:
         return max((row["update"] for row in self.lines("metrics.jsonl")), default=0)
 
     def said(self, text: str) -> list[dict[str, Any]]:
-        return [event for event in self.lines("events.jsonl") if text in event.get("text", "")]
+        """Each time once: what a worker says is an event of its own as well."""
+        return [event for event in self.lines("events.jsonl") if event["kind"] == "note" and text in event["text"]]
 
     def why(self) -> str:
         return self.output.read_text()[-3000:]

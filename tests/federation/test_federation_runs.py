@@ -33,7 +33,7 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(
     "quorum", [pytest.param("1", marks=pytest.mark.slow), "all"]
-)  # "1": the parent differs at times
+)  # "1": slow until thirty runs in a row have passed; eighteen have
 def test_one_child_is_local_training_bit_for_bit(
     federation: Federation, quorum: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +188,21 @@ def test_the_parent_calls(federation: Federation) -> None:
     assert parent.ends(120) == 0, parent.why()
     assert child.ends(60) == 0, child.why()
     assert parent.said("anna joined")
+
+
+@pytest.mark.slow
+def test_a_parent_evaluates_before_it_accepts(federation: Federation) -> None:
+    """Whatever it thinks of rounds, children are answered, and versions follow."""
+    accept = ["federation.accept={episodes: 4, sigmas: 0.01}", "federation.quorum=all"]
+    parent = federation.parent(*accept, "stop.updates=4")
+    children = [federation.child(name, *accept) for name in ("anna", "bert")]
+    assert parent.ends(200) == 0, parent.why()
+    for child in children:
+        assert child.ends(60) == 0, child.why()
+    aside = sum(len(child.said("set round")) for child in children)
+    counted = sum(row.get("federation/set_aside", 0) for row in parent.lines("metrics.jsonl"))
+    print(f"{aside} rounds were set aside, {counted:.0f} counted")
+    assert not parent.said("had to go")
 
 
 @pytest.mark.slow

@@ -222,3 +222,68 @@ def test_what_is_set_aside_brings_the_child_back() -> None:
     assert child.take(parcel).verdict == "set aside"
     assert np.array_equal(child.weights, before)
     assert not parent.pending
+
+
+def examined(parent: GlobalModel, **scores: tuple[float, bool]) -> None:
+    """Child -> its score, and whether that is significantly worse."""
+    for pending in parent.pending:
+        score, worse = scores[pending.child]
+        parent.examined(pending, score, worse=worse)
+
+
+def test_who_gave_something_worse_is_not_waited_for() -> None:
+    """The others make the version, as if they were all; then it goes back to that one."""
+    parent = model(quorum="all", accept={"episodes": 4})
+    anna, bert, eve = (Pupil(parent, name) for name in ("anna", "bert", "eve"))
+    before = parent.weights.astype(float)
+    for child in (eve, anna, bert):
+        child.give()
+    parent.examined(parent.pending[0], 9.0, worse=True)
+    assert not parent.ready(0.0)
+    assert not parent.turned_away(0.0), "perhaps all others are worse as well"
+    examined(parent, anna=(50.0, False), bert=(60.0, False), eve=(9.0, True))
+    ready = parent.ready(0.0)
+    assert [pending.child for pending in ready] == ["anna", "bert"]
+    parent.mix(ready)
+    np.testing.assert_allclose(parent.weights, before + (anna.aim + bert.aim - 2 * before) / 2, rtol=1e-4, atol=1e-5)
+    (aside,) = parent.turned_away(0.0)
+    parcel = parent.set_aside(aside)
+    assert parcel is not None
+    header = eve.take(parcel)
+    assert (header.verdict, header.version) == ("set aside", 1)
+    assert np.array_equal(eve.weights, parent.weights)
+    assert not parent.pending
+
+
+def test_where_all_are_worse_the_better_half_is_taken() -> None:
+    """Otherwise a version that was lucky once would be the last."""
+    parent = model(quorum="all", accept={"episodes": 4})
+    for name in ("anna", "bert", "eve"):
+        Pupil(parent, name).give()
+    examined(parent, anna=(50.0, True), bert=(60.0, True), eve=(9.0, True))
+    ready = parent.ready(0.0)
+    assert {pending.child for pending in ready} == {"anna", "bert"}
+    assert not parent.turned_away(0.0)
+    parent.mix(ready)
+    assert [pending.child for pending in parent.turned_away(0.0)] == ["eve"]
+
+
+def test_of_two_nobody_outvotes_the_evaluation() -> None:
+    parent = model(quorum="all", accept={"episodes": 4})
+    for name in ("anna", "eve"):
+        Pupil(parent, name).give()
+    examined(parent, anna=(50.0, True), eve=(9.0, True))
+    assert not parent.ready(1e9)
+    assert len(parent.turned_away(0.0)) == 2
+
+
+def test_nobody_waits_for_the_verdict_of_others_for_long() -> None:
+    parent = model(accept={"episodes": 4}, patience=30)
+    anna, bert = Pupil(parent, "anna"), Pupil(parent, "bert")
+    anna.give()
+    examined(parent, anna=(1.0, True))
+    assert not parent.turned_away(29.0)
+    assert len(parent.turned_away(30.0)) == 1
+    bert.give()
+    examined(parent, anna=(1.0, True), bert=(50.0, False))
+    assert [pending.child for pending in parent.ready(0.0)] == ["bert"], "asynchronously it is mixed at once"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import shoal
 from shoal.api.env import Array
@@ -21,6 +22,7 @@ from shoal.league.payoffs import Payoffs
 from shoal.league.standings import Standings
 from shoal.program.expand import expand
 from shoal.rollout.plans import Plans, load_ordered
+from shoal.runs.evaluate import load_run
 
 
 def experiment(**changes: Any) -> Experiment:
@@ -116,6 +118,51 @@ def test_a_resumed_league_is_the_same_league(tmp_path: Path) -> None:
     grown = standings(folder, wanted.league)
     assert (0, 99) not in grown.frozen
     assert known.frozen.items() <= grown.frozen.items()
+
+
+def with_psro(**changes: Any) -> Experiment:
+    """Members join so fast that they are not measured in time."""
+    league = {
+        "match": {"name": "psro", "solver": "replicator", "start": "cold"},
+        "freeze": {"steps": 500},
+        "games": 2_000,
+    }
+    return experiment(**{"league": league, "stop": {"steps": 2_500}, **changes})
+
+
+@pytest.mark.parametrize("on", ["inline", "local"])
+def test_a_mixture_that_a_run_ends_with_is_that_of_all_games(tmp_path: Path, on: str) -> None:
+    """The last member joins when the run is over, and the league measures on; what is saved is what was learned."""
+    wanted = with_psro()
+    assert wanted.league is not None
+    folder = shoal.train(wanted, root=tmp_path, on=on, quiet=True).folder
+    found = standings(folder, wanted.league)
+    assert len(found.held) >= 4
+    assert not found.pairs().wanting
+    games = 2_000 * len(found.held) * (len(found.held) - 1) // 2
+    *_, last = [line for line in Journal(folder / "league").decisions() if line["kind"] == "odds"]
+    assert last["matches"] >= games, "after all of them"
+    assert (Journal(folder / "league").matches()["measured"] == 1).sum() >= games
+    assert "members play on until each two have met 2,000 times" in (folder / "events.jsonl").read_text()
+
+
+def test_who_joins_at_the_end_begins_anew_when_the_run_goes_on(tmp_path: Path) -> None:
+    """128 steps an update: it is due with the last one. The checkpoint is of what joined, not of one that begins."""
+    wanted = with_psro(stop={"steps": 512})
+    folder = shoal.train(wanted, root=tmp_path, on="inline", quiet=True, trial="a").folder
+
+    def decisions() -> list[tuple[str, int | None]]:
+        return [(each["kind"], each.get("number")) for each in Journal(folder / "league").decisions()]
+
+    assert ("froze", 1) in decisions()
+    assert ("reset", None) not in decisions()
+    saved = load_run(str(folder)).plans["main"].copy_policy()[0].state_dict()
+    member = load_file(folder / "league" / "main-1.safetensors")
+    assert all(torch.equal(saved[name], tensor) for name, tensor in member.items())
+    shoal.resume(wanted.name, "a", root=tmp_path, on="inline", quiet=True)
+    assert ("reset", None) not in decisions(), "it was over, and still is"
+    shoal.resume(wanted.name, "a", overrides=["stop.steps=768"], root=tmp_path, on="inline", quiet=True)
+    assert decisions().count(("reset", None)) == 1
 
 
 @pytest.mark.parametrize(
