@@ -34,21 +34,25 @@ format: setup ## Let ruff format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## PPO and DQN beside their peers and the limit, replay, overhead per step, rings of Envs, two hosts
+bench: setup ## PPO, DQN and SAC beside their peers and the limit, replay, overhead per step, rings of Envs, two hosts
 	$(BIN)/python benchmarks/cartpole_ppo.py --json benchmarks/results/cartpole_ppo.json
 	$(BIN)/python benchmarks/solve.py --json benchmarks/results/solve.json
 	$(BIN)/python benchmarks/atari_ppo.py --json benchmarks/results/atari_ppo.json
 	$(BIN)/python benchmarks/cartpole_dqn.py --json benchmarks/results/cartpole_dqn.json
 	$(BIN)/python benchmarks/pong_dqn.py --json benchmarks/results/pong_dqn.json
+	$(BIN)/python benchmarks/sac_halfcheetah.py --json benchmarks/results/sac_halfcheetah.json
 	$(BIN)/python benchmarks/replay.py --json benchmarks/results/replay.json
 	$(BIN)/python docs/images/benchmarks.py
 	$(BIN)/python benchmarks/mappo_spread.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/unity_exchange.py
+	$(BIN)/python benchmarks/envpool_speed.py
 	$(BIN)/python benchmarks/watched.py
 	$(BIN)/python benchmarks/player.py
 	$(BIN)/python benchmarks/local_overhead.py
 	$(BIN)/python benchmarks/env_ring.py
+	$(BIN)/python benchmarks/precision.py
+	$(BIN)/python benchmarks/slow_copy.py
 	$(BIN)/python benchmarks/dashboard.py
 	$(BIN)/python benchmarks/spectator.py
 	$(BIN)/python benchmarks/cluster.py
@@ -56,5 +60,5 @@ bench: setup ## PPO and DQN beside their peers and the limit, replay, overhead p
 docs: setup ## Build the documentation site into site/
 	$(BIN)/mkdocs build --strict
 
-release: docs ## Build wheel, sdist and site into dist/ and site/, and check them; uploads nothing
+release: setup ## Build wheel, sdist and site into dist/ and site/, and check them; uploads nothing
 	$(BIN)/python tools/release.py

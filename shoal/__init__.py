@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal.runs.outcome import Outcome
     from shoal.runs.train import resume, train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Callback", "CheckpointEvent", "EvaluationEvent", "Experiment", "InputError", "LoadedPolicy", "LoadedRun", "Outcome",
     "Player", "Scores", "ShoalError", "UpdateEvent", "evaluate", "load", "resume", "train",

@@ -41,22 +41,24 @@ def agreed_version() -> str:
     """The one of all places that name it."""
     named = {
         "pyproject.toml": tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"],
-        "shoal/__init__.py": found(r'__version__ = "([^"]+)"', ROOT / "shoal/__init__.py"),
+        "shoal/__init__.py": found(r'__version__ = "([^"]+)"', (ROOT / "shoal/__init__.py").read_text(), "__init__.py"),
     }
-    newest = found(r"^## \[?v?([^\s\]]+)", ROOT / "CHANGELOG.md")
-    if newest == "Unreleased":
-        print("note: CHANGELOG.md still begins with 'Unreleased': cut it before you tag")
-    else:
-        named["CHANGELOG.md"] = newest
+    sections = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
+    if sections and sections[0].startswith("Unreleased"):
+        unreleased = sections.pop(0).partition("\n")[2]
+        if unreleased.strip():
+            print("note: CHANGELOG.md has lines under 'Unreleased': cut them before you tag")
+    if sections:
+        named["CHANGELOG.md"] = found(r"^\[?v?([^\s\]]+)", sections[0], "CHANGELOG.md")
     if len(set(named.values())) != 1:
         sys.exit(f"versions differ: {', '.join(f'{path} {version}' for path, version in named.items())}")
     return named["pyproject.toml"]
 
 
-def found(pattern: str, path: Path) -> str:
-    match = re.search(pattern, path.read_text(), re.MULTILINE)
+def found(pattern: str, text: str, where: str) -> str:
+    match = re.search(pattern, text, re.MULTILINE)
     if match is None:
-        sys.exit(f"{path.name} names no version")
+        sys.exit(f"{where} names no version")
     return match[1]
 
 
@@ -80,13 +82,18 @@ def check_contents(names: set[str], archive: Path) -> None:
 
 def check_installed(wheel: Path) -> None:
     """Unpacked elsewhere, it is imported from there, lists its recipes and trains."""
+    recipes = [path.stem for path in (ROOT / "shoal/recipes").glob("*.yaml")]
     with tempfile.TemporaryDirectory() as folder:
         zipfile.ZipFile(wheel).extractall(Path(folder, "package"))
         clean = {**os.environ, "PYTHONPATH": str(Path(folder, "package"))}
         code = f"import shoal, sys; sys.exit(not shoal.__file__.startswith({folder!r}))"
-        for words in (["-c", code], ["-m", "shoal.cli", "train", "cartpole", "stop.updates=2", "--on", "inline"]):
+        for words, wanted in (
+            (["-c", code], []),
+            (["-m", "shoal.cli", "list"], recipes),
+            (["-m", "shoal.cli", "train", "cartpole", "stop.updates=2", "--on", "inline"], []),
+        ):
             done = subprocess.run([sys.executable, *words], cwd=folder, env=clean, capture_output=True, text=True)
-            if done.returncode:
+            if done.returncode or not set(wanted) <= set(done.stdout.split()):
                 sys.exit(f"what {wheel.name} installs does not work: {' '.join(words)}\n{done.stdout}{done.stderr}")
 
 

@@ -27,9 +27,10 @@ TITLES = {
     "solve": "CartPole-v1 solved and verified, seconds from start to end of the process (less is better)",
     "cartpole_dqn": "DQN on CartPole-v1, steps per second",
     "pong_dqn": "DQN on Pong, learner updates of 32 rows per second",
+    "sac_halfcheetah": "SAC on HalfCheetah-v5, learner updates of 256 rows per second",
     "replay": "Prioritised replay of a million transitions, rounds of 512 per second",
 }
-BARS = {"solve": "seconds", "replay": "rounds", "pong_dqn": "updates"}
+BARS = {"solve": "seconds", "replay": "rounds", "pong_dqn": "updates", "sac_halfcheetah": "updates"}
 """Which figure is drawn, where it is not `rate`."""
 WAYS = {"autograd": "autograd", "by_hand": "gradients by hand"}
 
@@ -104,14 +105,16 @@ def solve_table(document: dict[str, Any]) -> str:
 
 def replayed_work(given: dict[str, Any]) -> str:
     """What all sides do that replay."""
+    every = given.get("target_every")
+    target = "" if every is None else f"a copy into the target network after {every} updates, "
     return (
         f"{given['num_envs']} copies, {given['updates']} updates of {given['batch']} rows after every {given['unroll']} steps, "
-        f"a copy into the target network after {given['target_every']} updates, {given['capacity']:,} rows kept"
+        f"{target}{given['capacity']:,} rows kept"
     )
 
 
 def updates_table(document: dict[str, Any]) -> str:
-    """Of `pong_dqn.py`."""
+    """Of `pong_dqn.py` and `sac_halfcheetah.py`."""
     results, most = document["results"], document["limits"]["autograd"]
     versions = "; ".join(f"{name}: {runs[0]['version']}" for name, runs in results.items())
     parts = ", ".join(f"{name} {1e3 * cost:.2f}" for name, cost in document["parts"].items())
@@ -170,7 +173,13 @@ def replay_table(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-TABLES = {"solve": solve_table, "replay": replay_table, "cartpole_dqn": dqn_table, "pong_dqn": updates_table}
+TABLES = {
+    "solve": solve_table,
+    "replay": replay_table,
+    "cartpole_dqn": dqn_table,
+    "pong_dqn": updates_table,
+    "sac_halfcheetah": updates_table,
+}
 """Of measurements that are not of speed alone."""
 
 

@@ -30,7 +30,7 @@ class Point(NamedTuple):
     agent: list[float]
     """By seed: mean return of an agent."""
     game: list[float]
-    """By seed: return as the game states it."""
+    """By seed: the game's own return, the mean over its agents."""
 
 
 def train(seed: int, root: Path) -> Path:

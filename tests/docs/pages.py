@@ -7,10 +7,12 @@ A fence with `title="name"` is written to that file first. `text` is only shown.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -84,3 +86,13 @@ def _is_head(rows: list[list[str]], i: int) -> bool:
         return all(set(cell) == {"-"} for cell in row)
 
     return ruled(rows[i]) or (i + 1 < len(rows) and ruled(rows[i + 1]))
+
+
+def hooks() -> Any:
+    """`docs/hooks.py`, as mkdocs imports it: by path."""
+    spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import json
 import re
@@ -30,18 +29,7 @@ from shoal.rollout.trajectory import TrajectoryBuilder
 from shoal.streams.inference import Answer
 from shoal.streams.sample import SampleReader, SampleWriter, fragment_layout
 from shoal.streams.transports.memory import MemoryRing
-from tests.docs.pages import DOCS, ROOT, cells, name_of, pages, prose
-
-
-def hooks() -> Any:
-    """`docs/hooks.py`, as mkdocs imports it: by path."""
-    spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
+from tests.docs.pages import DOCS, ROOT, cells, hooks, name_of, pages, prose
 
 # ---------------------------------------------------------------- settings
 
@@ -240,40 +228,6 @@ def test_the_fields_of_a_fragment() -> None:
 
     shown = [row[0].strip("`") for row in cells(DOCS / "nouns/fragment.md")]
     assert shown[: len(fields(Fragment))] == [field.name for field in fields(Fragment)]
-
-
-# ---------------------------------------------------------------- recipes
-
-
-def cards() -> Any:
-    """`docs/recipe_cards.py`."""
-    return hooks()._beside("recipe_cards")
-
-
-def test_every_recipe_has_a_card() -> None:
-    from shoal.recipes import names
-
-    page = hooks().fill((DOCS / "recipes.md").read_text())
-    assert sorted(re.findall(r"^-   \*\*([\w-]+)\*\*", page, re.MULTILINE)) == names()
-    assert not cards().unknown()
-    for image in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page):
-        assert (DOCS / image).is_file()
-
-
-def test_a_card_tells_what_the_results_say() -> None:
-    found = cards().measured()
-    assert found["cartpole"]["bar"] == "475 within 100,000"
-    row = {
-        "bar": "475 within 100,000",
-        "greedy mean return": "500.0, 499.2",
-        "steps": "32,558, 9,737",
-        "seconds": "3, 3",
-    }
-    told = cards().facts(row)
-    assert told == (
-        "greedy return 499.2 to 500.0; bar 475 within 100,000 steps; 9,737 to 32,558 steps; 3 seconds ([Results](results.md))."
-    )
-    assert cards().facts({}).startswith("Not measured")
 
 
 # ---------------------------------------------------------------- other libraries

@@ -39,6 +39,9 @@ def test_versions_agree_here(release: Any) -> None:
         ("0.2.0", "0.2.0 - 2026-11-18", False),
         ("0.2.0", "[0.2.0]", False),
         ("0.2.0", "Unreleased", False),
+        ("0.2.0", "Unreleased\n\n### Added\n\n- a thing", False),
+        ("0.2.0", "Unreleased\n\n## 0.2.0 - 2026-11-18\n\n### Added\n\n- a thing", False),
+        ("0.2.0", "Unreleased\n\n- a thing\n\n## 0.1.0", True),
         ("0.1.0", "0.2.0", True),
         ("0.2.0", "0.1.0", True),
     ],
@@ -58,3 +61,18 @@ def test_versions_that_differ_are_found(
 def test_a_file_that_is_left_behind_is_found(release: Any) -> None:
     with pytest.raises(SystemExit, match=r"a\.whl lacks .*shoal/recipes/cartpole\.yaml"):
         release.check_contents({"shoal/__init__.py"}, Path("a.whl"))
+
+
+@pytest.mark.parametrize(("lines", "told"), [("", False), ("\n### Added\n\n- a thing\n", True)])
+def test_lines_that_are_not_cut_yet_are_told(
+    release: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lines: str,
+    told: bool,
+) -> None:
+    a_project(tmp_path, code="0.2.0", changelog=f"Unreleased\n{lines}\n## 0.2.0 - 2026-11-18")
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    assert release.agreed_version() == "0.2.0"
+    assert ("cut them before you tag" in capsys.readouterr().out) == told
