@@ -258,5 +258,5 @@ def test_a_run_goes_on_beside_a_copy_that_sleeps(tmp_path: Path) -> None:
     }  # fmt: skip
     began = time.monotonic()
     outcome = train(Experiment.parse(run), root=tmp_path, on="inline", quiet=True)
-    assert 0.7 * 4 * 16 * 10 < outcome.steps < 4 * 16 * 10, "the slow copy took fewer steps"
+    assert 0.5 * 4 * 16 * 10 < outcome.steps < 4 * 16 * 10, "the slow copy took fewer steps, the others nearly all"
     assert time.monotonic() - began < 35, "waiting for it would take 40 seconds"

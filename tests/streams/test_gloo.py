@@ -27,7 +27,7 @@ def test_who_waits_is_told_so_and_goes_on_with_the_same_sum() -> None:
             began = time.monotonic()
             with pytest.raises(TimeoutError, match="not all 2 ranks came"):
                 first.sum(0, ones, 0.05)
-            assert 0.04 < time.monotonic() - began < 1.0
+            assert 0.04 < time.monotonic() - began < 4.0
         with ThreadPoolExecutor(2) as pool:
             sums = list(
                 pool.map(lambda call: call(), (lambda: first.sum(0, ones, 5.0), lambda: second.sum(1, twos, 5.0)))

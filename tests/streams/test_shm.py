@@ -154,12 +154,12 @@ def test_waits_end_in_time_whatever_interrupts_them() -> None:
     try:
         began, busy = time.monotonic(), time.process_time()
         assert ring.take(0.2) is None
-        assert 0.2 <= time.monotonic() - began < 0.4
+        assert 0.2 <= time.monotonic() - began < 2.0, "begun anew by every ring, it would never end"
         assert time.process_time() - busy < 0.1, "waiting is sleeping"
         assert fill_next(ring)
         began = time.monotonic()
         assert not fill_next(ring, 0.1)
-        assert 0.1 <= time.monotonic() - began < 0.3
+        assert 0.1 <= time.monotonic() - began < 2.0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
