@@ -83,8 +83,6 @@ class Step:
     """The answer to `reset` or to `send`: what every group sees now, and which episodes ended on the way."""
 
     turns: dict[str, Turn]
-    rows: Array | None = None
-    """Env copies this answer speaks of; None: all, in order."""
     state: Tree | None = None
     """`[rows, ...]`: the global state, where the environment has one."""
     final_state: Tree | None = None

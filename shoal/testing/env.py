@@ -20,7 +20,7 @@ MAKING = 60.0
 RUNS = "builds and runs"
 RECORDED: tuple[Callable[[Recording], str], ...] = (
     env_arrays.spaces_are_supported,
-    env_arrays.every_answer_speaks_of_all_groups_and_copies,
+    env_arrays.every_answer_speaks_of_all_groups,
     env_arrays.arrays_have_the_declared_shapes_and_dtypes,
     env_arrays.terminated_truncated_and_acting_are_bools,
     env_arrays.observations_lie_in_their_spaces,

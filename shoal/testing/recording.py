@@ -48,9 +48,7 @@ def copy_step(step: Step) -> Step:
     turns = {
         name: Turn(**{key: _copy(value) for key, value in vars(turn).items()}) for name, turn in step.turns.items()
     }
-    return replace(
-        step, turns=turns, rows=_copy(step.rows), state=_copy(step.state), final_state=_copy(step.final_state)
-    )
+    return replace(step, turns=turns, state=_copy(step.state), final_state=_copy(step.final_state))
 
 
 def _copy(tree: Tree) -> Tree:
