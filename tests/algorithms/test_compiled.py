@@ -13,8 +13,8 @@ from tests.algorithms.test_algorithm_devices import saved, updated
 from tests.testing.suites import CASES, REPLAY, Case
 
 COMPILED = Arithmetic(compiled=True)
-QUICK = [CASES[0], Case("sac", "continuous", {**REPLAY, "unroll": 1})]
-"""A graph takes seconds to make: the others are for make test-slow."""
+SAC = Case("sac", "continuous", {**REPLAY, "unroll": 1})
+"""A graph takes seconds to make: all but the first are for make test-slow."""
 WITH_FRONT = [Case("impala", "continuous", {"unroll": 8}, {"name": "lstm", "hidden": [16, 16]})]
 
 
@@ -31,7 +31,7 @@ def assert_equal_numbers(case: Case) -> None:
         assert values[1] == pytest.approx(values[0], rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize("case", QUICK, ids=str)
+@pytest.mark.parametrize("case", [CASES[0], pytest.param(SAC, marks=pytest.mark.slow)], ids=str)
 def test_an_update_has_equal_numbers(case: Case) -> None:
     assert_equal_numbers(case)
 
@@ -47,7 +47,7 @@ def test_every_update_has_equal_numbers(case: Case) -> None:
 @pytest.mark.timeout(1200)
 def test_compiled_bf16_is_bf16() -> None:
     """Rounded in other places than without compiled code, since layers are fused: as near to float32 as that is."""
-    case = QUICK[0]
+    case = CASES[0]
     exact, rounded = case.build(), case.build()
     rounded.compute_by(Arithmetic(bf16=True, compiled=True))
     batch = batch_of(exact, case.task, seed=1, masked=case.masked)

@@ -47,6 +47,7 @@ def test_rows_are_laid_in_a_row_and_padded_with_nothing() -> None:
     assert padded(x, 12).is_contiguous()
 
 
+@pytest.mark.slow
 def test_a_network_by_compiled_code() -> None:
     """Equal numbers and gradients, whatever the number of rows; three sizes of batches are one graph."""
     one, other = Body(), Body()

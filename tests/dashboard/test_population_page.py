@@ -105,7 +105,7 @@ def test_an_ended_population(tmp_path: Path, dashboard: Any, visit: Any) -> None
     page.wait_for_selector(".lineage g.dim")
     page.keyboard.press("Enter")
     page.wait_for_url("**/run/pond/m0")
-    page.click("#crumbs a:has-text('pond')")
+    page.click("#crumbs a[href='/population/pond']")  # once it is known to be a member
     page.wait_for_url("**/population/pond")
 
 

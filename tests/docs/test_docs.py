@@ -25,7 +25,8 @@ LANGUAGES = {"yaml", "python", "bash", "console", "text"}
 CHECKED = [page for page in pages() if blocks(page)]
 LONG = (
     "tasks/cluster.md", "tutorial/cluster.md", "tasks/evaluate.md", "tasks/tune.md", "tasks/watch.md", "tasks/sweep.md",
-    "tasks/tournament.md", "tasks/population-training.md",
+    "tasks/tournament.md", "tasks/population-training.md", "nouns/buffer.md", "tasks/command-line.md", "tasks/rollout.md",
+    "errors.md", "tasks/your-game-in-ten-lines.md",
 )  # fmt: skip
 """Pages whose commands take longest: run by make test-slow."""
 

@@ -119,7 +119,7 @@ def test_done_may_mean_that_time_was_up(make: Make) -> None:
 
 
 def test_the_contract_is_kept(make: Make) -> None:
-    require(check_env(lambda copies: make("--agents 3", copies, reseed=True), steps=20))
+    require(check_env(lambda copies: make("--agents 3", copies, reseed=True), steps=8))
 
 
 def test_settings_become_arguments(make: Make, tmp_path: Path) -> None:

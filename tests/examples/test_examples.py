@@ -44,6 +44,7 @@ def test_a_study_draws_what_it_found_and_trains_nothing_twice(tmp_path: Path) ->
     assert {path: path.stat().st_mtime_ns for path in runs} == runs
 
 
+@pytest.mark.slow
 def test_nim_is_learned_and_can_be_played(tmp_path: Path) -> None:
     pytest.importorskip("pettingzoo")
     said = run("play_nim.py", "--steps", "20000", "--games", "200", at=tmp_path)

@@ -109,6 +109,7 @@ def test_two_children(federation: Federation) -> None:
                 assert not found, f"{path} holds {found}"
 
 
+@pytest.mark.slow
 def test_status_and_stop(federation: Federation) -> None:
     parent, child = federation.parent(), federation.child("anna")
     parent.reaches(2, 90)

@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[2] / "tools" / "chaos"
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("case", ["dqn, 2 buffers"])
 def test_a_few_faults(case: str) -> None:
-    argv = [sys.executable, str(SCRIPT), "--seconds", "1", "--run", "12", "--every", "4", "--case", case, "--seed", "3"]
+    argv = [sys.executable, str(SCRIPT), "--seconds", "1", "--run", "8", "--every", "3", "--case", case, "--seed", "3"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=270)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no hangs, no leaks, all rows accounted for" in done.stdout

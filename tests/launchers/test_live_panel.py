@@ -129,7 +129,7 @@ BOUND: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("on", ["inline", "local"])
+@pytest.mark.parametrize("on", [pytest.param("inline", marks=pytest.mark.slow), "local"])
 @pytest.mark.parametrize("name", BOUND)
 def test_the_bottleneck_is_named(tmp_path: Path, name: str, on: str) -> None:
     worker = name == "inference" and on == "local"

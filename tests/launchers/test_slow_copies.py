@@ -39,6 +39,7 @@ def test_copies_that_are_slow_only_together_are_not_killed(tmp_path: Path, where
     assert not restarts(outcome.folder)
 
 
+@pytest.mark.slow
 def test_evaluation_counts_the_same_way(tmp_path: Path) -> None:
     tree = experiment(
         env=slow("reset", 0.1, num_envs=2), learns={"name": "ppo", "unroll": 4, "minibatch": 8},

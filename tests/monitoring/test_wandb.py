@@ -325,6 +325,7 @@ def updates(server: WandbServer, run: RunFolder) -> list[object]:
     return [row["update"] for row in server.history[json.loads(run.wandb.read_text())["id"]]]
 
 
+@pytest.mark.slow
 def test_a_run_online_its_resume_and_what_is_pushed_are_one(folder: RunFolder, server: WandbServer) -> None:
     told: list[str] = []
     for part in ((1, 2, 3), (4, 5)):

@@ -65,7 +65,7 @@ MASKS = "action masks are bool and allow an action"
 ENDS = "an end shows the last observation"
 BOOKS = "episodes record the rewards that were seen"
 IDLE = "idle calls are no steps"
-GROUPS = "every answer speaks of all groups and copies"
+GROUPS = "every answer speaks of all groups"
 STATE = "the state comes always or never"
 
 SPOILT = {
@@ -96,7 +96,6 @@ SPOILT = {
     "state of another size": (on_step(state=lambda step: np.zeros((3, 1 + len(step.episodes)))), STATE),
     "state whose end is lost": (on_step(state=lambda step: np.zeros((3, 1)), final_state=lambda step: None), STATE),
     "a group too many": (on_step(turns=lambda step: {**step.turns, "ghost": step.turns["agent"]}), GROUPS),
-    "a part of the rows": (on_step(rows=lambda step: np.array([0, 0])), GROUPS),
 }  # fmt: skip
 
 

@@ -130,7 +130,7 @@ def with_psro(**changes: Any) -> Experiment:
     return experiment(**{"league": league, "stop": {"steps": 2_500}, **changes})
 
 
-@pytest.mark.parametrize("on", ["inline", "local"])
+@pytest.mark.parametrize("on", ["inline", pytest.param("local", marks=pytest.mark.slow)])
 def test_a_mixture_that_a_run_ends_with_is_that_of_all_games(tmp_path: Path, on: str) -> None:
     """The last member joins when the run is over, and the league measures on; what is saved is what was learned."""
     wanted = with_psro()
