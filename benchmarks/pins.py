@@ -10,6 +10,7 @@ WORLD = [TORCH, "mpe2==1.1.1", "pettingzoo==1.27.0", "numpy==2.4.6"]
 
 PEERS = {
     "sb3": [TORCH, "stable-baselines3==2.9.0", "gymnasium[mujoco]==1.4.0", "numpy==2.4.6", *ATARI, MUJOCO],
+    "rl-zoo3": [TORCH, "rl_zoo3==2.9.2", "pandas==2.3.3", "numpy==2.4.6"],
     "rllib": ["ray[rllib]==2.60.0", *WORLD, *ATARI],
     # the newest on the package index; it wants gymnasium below 1 and numpy below 2
     "sample-factory": [TORCH, "sample-factory==2.1.1", "gymnasium==0.29.1", "numpy==1.26.4"],

@@ -36,7 +36,7 @@ def searched(root: Path, name: str, **how: Any) -> State:
 
 
 def greedy(folder: Path, members: Iterable[Member]) -> list[float]:
-    return [shoal.evaluate(str(folder / each.name), episodes=20, seed=7)[0].mean_return for each in members]
+    return [shoal.evaluate(str(folder / each.name), episodes=20, seed=7)[0].mean for each in members]
 
 
 @pytest.mark.slow
