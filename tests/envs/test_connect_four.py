@@ -7,6 +7,7 @@ import pytest
 
 from shoal.api.env import Env, Step
 from shoal.api.experiment import EnvConfig
+from shoal.base.errors import InputError
 from shoal.base.seeding import generator
 from shoal.envs import make_env
 from shoal.envs.native.connect_four import COLUMNS, GROUP, ROWS, ConnectFour
@@ -92,3 +93,23 @@ def test_lines_win_in_every_direction_and_do_not_wrap(cells: list[tuple[int, int
 def test_it_keeps_the_contract() -> None:
     checks = check_env(ConnectFour, steps=120)
     assert [check for check in checks if not check.passed] == []
+
+
+def test_games_begin_behind_random_moves() -> None:
+    env = ConnectFour(512, openings=6)
+    stones, movers = env.reset(3).turns[GROUP].observation[:, 0].sum(axis=(1, 2)), env.acting()[GROUP]
+    counts = stones.sum(axis=1)
+    assert set(counts.tolist()) == set(range(7))
+    np.testing.assert_array_equal(stones[:, 0] - stones[:, 1], counts % 2, "they took turns")
+    np.testing.assert_array_equal(movers.argmax(axis=1), counts % 2, "and whoever is next moves next")
+    boards = env.arrays["height"].copy()
+    np.testing.assert_array_equal(boards.sum(axis=1), counts)
+    assert len({tuple(board) for board in boards.tolist()}) > 200
+    env.reset(4)
+    assert (env.arrays["height"] != boards).any(), "other games, other openings"
+    assert all(check.passed for check in check_env(lambda copies: ConnectFour(copies, openings=5), steps=60))
+
+
+def test_openings_that_could_win_are_refused() -> None:
+    with pytest.raises(InputError, match=r"env\.kwargs\.openings = 7: 0 to 6 moves"):
+        make_env(EnvConfig(id="shoal/connect-four", kwargs={"openings": 7}), 2)
