@@ -43,7 +43,8 @@ def trained(root: Path, recipe: str, seed: int, on: str, overrides: list[str]) -
 def measure(main: Path, rivals: list[Path], games: int, openings: int) -> dict[str, tuple[int, int, int]]:
     """Wins, draws and losses against the rivals together, and against the one that looks ahead."""
     met = [*map(str, rivals), AHEAD]
-    scores, _ = shoal.evaluate(str(main), episodes=games, against=met, openings=openings)
+    empty = ["env.kwargs.openings=0"]  # these random moves are the evaluation's own
+    scores, _ = shoal.evaluate(str(main), overrides=empty, episodes=games, against=met, openings=openings)
     counts = [(tally.wins, tally.draws, tally.losses) for tally in scores.tallies.values()]
     for name, (wins, draws, losses) in zip(met, counts, strict=True):
         print(f"{main.name} against {name}: {wins} won, {draws} drawn, {losses} lost", file=sys.stderr, flush=True)
