@@ -193,6 +193,7 @@ def test_text_of_a_run_stays_text(tmp_path: Path, dashboard: Any, visit: Any) ->
     assert page.locator("main img[src=x]").count() == 0
 
 
+@pytest.mark.slow
 def test_a_live_run_to_its_end_and_beyond(tmp_path: Path, dashboard: Any, visit: Any) -> None:
     """It moves by itself; the page survives its death, a restart of the server, and the folder's removal."""
     root = tmp_path / "runs"
