@@ -91,6 +91,7 @@ def test_runs_filter_group_and_compare(tmp_path: Path, dashboard: Any, visit: An
     page.check("input[aria-label='Choose walk/slow']")
     page.click("text=Compare")
     page.wait_for_selector(".chart canvas")
+    page.wait_for_selector(".chips span >> nth=1")  # a chart is drawn before all that it shows has arrived
     assert page.locator(".chips span").all_inner_texts() == ["cart/s0", "walk/slow"]
     settings = page.locator("table.settings").inner_text()
     assert "algorithm.lr" in settings

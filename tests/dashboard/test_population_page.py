@@ -88,6 +88,7 @@ def test_an_ended_population(tmp_path: Path, dashboard: Any, visit: Any) -> None
     assert "m0 at 61.4 k" in first
     assert "failed" in rows.nth(2).inner_text()
     page.wait_for_selector(".chart canvas")
+    page.wait_for_selector(".chips span >> nth=2")
     assert sorted(page.locator(".chips span").all_inner_texts()) == ["m0", "m1", "m2"]
     assert page.locator(".lineage .branch").count() == 4
     assert page.locator(".lineage .copy").count() == 1

@@ -178,6 +178,7 @@ def test_a_whole_run_is_killed_and_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_whole_run_is_killed_at_every_write(tmp_path: Path) -> None:
     writes = 1
     while kill_and_resume(tmp_path / str(writes), writes):
