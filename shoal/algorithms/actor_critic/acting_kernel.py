@@ -1,4 +1,4 @@
-"""Decisions of the standard small policy: dense tanh layers, Discrete actions. The layers by torch, what follows by numpy.
+"""Decisions of the standard small policy: dense tanh layers, then Discrete actions by numpy or Gaussian ones by their head.
 
 At 16 rows `ActorCritic.act` makes some forty calls, and each costs more than its arithmetic. Here are eight into torch and ten
 into numpy. The layers stay with torch: its products of matrices give a row the same bits in any company, numpy's do not.
@@ -14,25 +14,26 @@ from torch import Tensor, nn
 
 from shoal.algorithms.kernels import WIDEST, numbers
 from shoal.api.env import Array
+from shoal.models.heads.continuous import Gaussian
 from shoal.models.heads.discrete import Categorical
 from shoal.models.heads.head import ILLEGAL
 from shoal.models.mlp import MLPModel
 
 
 class TanhActor:
-    """Observations and uniforms in, actions and their log-probabilities out: what `Categorical` does, on arrays."""
+    """Observations and uniforms in, actions and their log-probabilities out: what the head does, on arrays."""
 
-    def __init__(self, actor: MLPModel, head: Categorical) -> None:
+    def __init__(self, actor: MLPModel, head: Categorical | Gaussian) -> None:
         linears = [linear for linear in (*actor.dense.linears, head.linear) if isinstance(linear, nn.Linear)]
         self._layers = [(linear.bias.detach(), linear.weight.detach().t()) for linear in linears]
-        self._start = head.start
+        self._head = head
         self._first = linears[0].weight
         self._lies_at = self._first.data_ptr()
 
     @staticmethod
     def suits(actor: nn.Module, head: nn.Module) -> bool:
         """Whether the formulas below are those of this policy, as long as it lives on the CPU."""
-        if type(actor) is not MLPModel or type(head) is not Categorical:  # a subclass may do what it likes
+        if type(actor) is not MLPModel or type(head) not in (Categorical, Gaussian):  # a subclass may do what it likes
             return False
         dense = actor.dense
         widths = [linear.in_features for linear in (*dense.linears, head.linear) if isinstance(linear, nn.Linear)]
@@ -48,19 +49,31 @@ class TanhActor:
         self, observation: Any, noise: Array, mask: Array | None, *, explore: bool
     ) -> tuple[Array, dict[str, Array]]:
         """See `Policy.quick`."""
-        logits = self._logits(torch.from_numpy(observation.reshape(len(observation), -1))).numpy()
+        parameters = self._parameters(torch.from_numpy(observation.reshape(len(observation), -1)))
+        if isinstance(self._head, Gaussian):
+            return _gaussian(self._head, parameters, noise, explore=explore)
+        logits, start = parameters.numpy(), self._head.start
         if mask is not None:
             logits = np.where(mask, logits, np.float32(ILLEGAL))
         if not explore:
-            return logits.argmax(1) + self._start, {}
+            return logits.argmax(1) + start, {}
         index, log_prob = _draw(logits, noise)
-        return (index + self._start if self._start else index), {"log_prob": log_prob}
+        return (index + start if start else index), {"log_prob": log_prob}
 
-    def _logits(self, x: Tensor) -> Tensor:
+    def _parameters(self, x: Tensor) -> Tensor:
+        """Of the head's distribution."""
         *hidden, (bias, weight) = self._layers
         for each_bias, each_weight in hidden:
             x = torch.addmm(each_bias, x, each_weight).tanh_()
         return torch.addmm(bias, x, weight)
+
+
+def _gaussian(head: Gaussian, means: Tensor, noise: Array, *, explore: bool) -> tuple[Array, dict[str, Array]]:
+    if not explore:
+        return head.mode(means).numpy(), {}
+    with torch.inference_mode():
+        action, log_prob = head.sample(means, torch.from_numpy(noise))
+        return action.numpy(), {"log_prob": log_prob.numpy()}
 
 
 @np.errstate(invalid="ignore")  # what is not finite is counted where it is learnt from

@@ -22,6 +22,7 @@ from shoal.base.config import Named
 from shoal.base.tree import Tree, tree_map
 from shoal.models import build_model
 from shoal.models.heads import build_head
+from shoal.models.heads.continuous import Gaussian
 from shoal.models.heads.discrete import Categorical
 from shoal.models.mlp import MLPModel
 from shoal.models.normaliser import ObservationNormaliser
@@ -90,12 +91,12 @@ class ActorCritic(Policy):
         return self.actor.initial_state(batch)
 
     def quick(self) -> Quick | None:
-        """A small tanh network with Discrete actions decides by hand."""
+        """A small tanh network with Discrete or Gaussian actions decides by hand."""
         if not self._by_hand or not by_hand(self.value.weight, self.actor.arithmetic):
             return None
         if self._quick is None or not self._quick.current:
             assert isinstance(self.actor, MLPModel)
-            assert isinstance(self.head, Categorical)
+            assert isinstance(self.head, Categorical | Gaussian)
             self._quick = TanhActor(self.actor, self.head)
         return self._quick
 

@@ -62,6 +62,25 @@ def test_decisions_are_those_of_the_network(actions: Discrete, masked: bool, exp
         np.testing.assert_allclose(values, decision.extras[name].numpy(), atol=2e-5)
 
 
+@pytest.mark.parametrize("shape", [(1,), (4,), (2, 3)])
+@pytest.mark.parametrize("explore", [True, False])
+def test_continuous_decisions_are_those_of_the_network_to_the_bit(shape: tuple[int, ...], explore: bool) -> None:
+    made = policy(Box(-1, 1, shape, np.float32))
+    seen, _, _ = rows(512, 2)
+    noise = np.random.default_rng(1).random((512, made.noise_size), np.float32)
+    quick = made.quick()
+    assert quick is not None
+    action, extras = quick(seen, noise, None, explore=explore)
+    request = Request(torch.from_numpy(seen), torch.ones(512, dtype=torch.bool), torch.from_numpy(noise))
+    with torch.no_grad():
+        decision = made.act(request, explore=explore)
+    assert action.shape == (512, *shape)
+    np.testing.assert_array_equal(action, decision.action.numpy())
+    assert extras.keys() == decision.extras.keys()
+    for name, values in extras.items():
+        np.testing.assert_array_equal(values, decision.extras[name].numpy())
+
+
 @pytest.mark.parametrize("choices", [2, 3, 6, 18])
 @pytest.mark.parametrize("hidden", [[64, 64], [256], [20, 12, 8]])
 def test_a_row_does_not_depend_on_its_company(choices: int, hidden: list[int]) -> None:
