@@ -13,8 +13,8 @@ from shoal.api.league import LIVE, Member
 from shoal.api.policy import Policy
 from shoal.base.flat import Flat
 from shoal.rollout.matchmaking import member_of
-from shoal.rollout.players import answer_rows, joined_answers
-from shoal.streams.inference import Answer, Ask, InferenceClient, decide
+from shoal.rollout.players import joined_answers
+from shoal.streams.inference import Answer, Ask, InferenceClient, ask_rows, decide
 from shoal.streams.parameter import ParameterReader
 from shoal.streams.primitives import Mailbox
 
@@ -90,13 +90,13 @@ class MemberInference(InferenceClient):
         for code in np.unique(codes[codes >= 0]).tolist():
             rows = np.flatnonzero(codes == code)
             policy = self._pool.policy(member_of(code))
-            parts.append((rows, decide(policy, answer_rows(ask, rows), explore=self._explore, version=LIVE)))
+            parts.append((rows, decide(policy, ask_rows(ask, rows), explore=self._explore, version=LIVE)))
         self._answer = joined_answers(parts or [(np.zeros(1, np.int64), self._nothing(ask))], len(ask.first))
 
     def _nothing(self, ask: Ask) -> Answer:
         """What an answer looks like; nobody acts on it."""
         if self._idle is None:
-            first = answer_rows(ask, np.zeros(1, np.int64))
+            first = ask_rows(ask, np.zeros(1, np.int64))
             self._idle = decide(self._pool.players[0].policy, first, explore=self._explore, version=LIVE)
         return self._idle
 

@@ -20,7 +20,7 @@ from shoal.base.errors import ShoalError, own_code
 from shoal.base.flat import Flat
 from shoal.base.tree import Tree, tree_map
 from shoal.models.heads import build_head
-from shoal.streams.inference import Answer, Ask, InferenceClient, appraise, decide
+from shoal.streams.inference import Answer, Ask, InferenceClient, appraise, ask_rows, decide
 from shoal.streams.past import Pool
 from shoal.streams.primitives import Mailbox
 
@@ -187,8 +187,8 @@ class PastInference(InferenceClient):
         self._chosen[anew] = self._drawn(ask.noise[anew, -1])
         parts, ask = [], replace(ask, noise=ask.noise[:, :-1])
         for number in sorted(set(self._chosen.tolist())):
-            rows = np.nonzero(self._chosen == number)[0]
-            part = decide(self._policies[number], answer_rows(ask, rows), explore=self._explore, version=number)
+            rows = np.flatnonzero(self._chosen == number)
+            part = decide(self._policies[number], ask_rows(ask, rows), explore=self._explore, version=number)
             parts.append((rows, part))
         self._answer = joined_answers(parts, len(ask.first))
 
@@ -201,18 +201,6 @@ class PastInference(InferenceClient):
     def answer(self, timeout: float) -> Answer | None:
         answer, self._answer = self._answer, None
         return answer
-
-
-def answer_rows(ask: Ask, rows: np.ndarray) -> Ask:
-    """A request for some lanes alone."""
-
-    def cut(array: np.ndarray) -> np.ndarray:
-        return array[rows]
-
-    return Ask(
-        tree_map(cut, ask.observation), cut(ask.first), cut(ask.noise), tree_map(cut, ask.state),
-        tree_map(cut, ask.action_mask),
-    )  # fmt: skip
 
 
 def joined_answers(parts: list[tuple[np.ndarray, Answer]], lanes: int) -> Answer:

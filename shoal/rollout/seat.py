@@ -90,7 +90,7 @@ class Seat:
         view = self._seen()
         noise = self._noise.at(self._decisions)
         observation = self.notes.policy_input(view.observation)
-        self.client.ask(Ask(observation, self._first, noise, self._state, view.action_mask, self._knobs))
+        self.client.ask(Ask(observation, self._first, noise, self._state, view.action_mask, self._knobs, view.acting))
 
     def take(self, answer: Answer) -> Array:
         """Note the decision; the actions, by agent."""

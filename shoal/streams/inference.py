@@ -19,7 +19,7 @@ from shoal.streams.parameter import ParameterReader
 
 @dataclass
 class Ask:
-    """B decisions are due; numpy arrays `[B, ...]`."""
+    """B lanes, of which some or all must decide; numpy arrays `[B, ...]`."""
 
     observation: Tree
     first: np.ndarray
@@ -27,6 +27,8 @@ class Ask:
     state: Tree | None
     action_mask: np.ndarray | None
     knobs: np.ndarray | None = None
+    acting: np.ndarray | None = None
+    """Which of them must decide; the answer to the others is anything of the right shape. None: all."""
 
 
 @dataclass
@@ -79,7 +81,14 @@ class InlineInference(InferenceClient):
 def decide(
     policy: Policy, ask: Ask, *, explore: bool, version: int, device: torch.device = torch.device("cpu")
 ) -> Answer:  # fmt: skip
-    """One padded forward, by a policy that lives on `device`. Other devices than CPUs see batches of a few sizes alone."""
+    """One padded forward, by a policy that lives on `device`. Other devices than CPUs see batches of a few sizes alone.
+
+    Where many lanes wait for their turn it is a forward of the others: a row's bits do not depend on its batch.
+    """
+    turns = _turns(ask)
+    if turns is not None:
+        part = decide(policy, ask_rows(ask, turns), explore=explore, version=version, device=device)
+        return _spread(part, turns, len(ask.first))
     rows = len(ask.first)
     padded = _padded(rows, even_size(rows) if device.type == CPU else fixed_size(rows))
     quick = policy.quick()
@@ -90,6 +99,40 @@ def decide(
         columns = tree_map(lambda array: array.take(padded, 0), columns)
     action, extras = quick(*columns, explore=explore)
     return Answer(action[:rows], {name: value[:rows] for name, value in extras.items()}, None, version)
+
+
+def _turns(ask: Ask) -> np.ndarray | None:
+    """The rows that must decide, at least one; None: so many that it saves next to nothing to pass over the others."""
+    if ask.acting is None:
+        return None
+    lanes, turns = len(ask.acting), int(np.count_nonzero(ask.acting))
+    if even_size(max(turns, 1)) * 4 > even_size(lanes) * 3:
+        return None
+    return np.flatnonzero(ask.acting) if turns else np.zeros(1, np.int64)
+
+
+def ask_rows(ask: Ask, rows: np.ndarray) -> Ask:
+    """Of these lanes alone."""
+
+    def cut(array: np.ndarray) -> np.ndarray:
+        return array.take(rows, 0)
+
+    return Ask(
+        tree_map(cut, ask.observation), cut(ask.first), cut(ask.noise), tree_map(cut, ask.state),
+        tree_map(cut, ask.action_mask), tree_map(cut, ask.knobs), tree_map(cut, ask.acting),
+    )  # fmt: skip
+
+
+def _spread(answer: Answer, rows: np.ndarray, lanes: int) -> Answer:
+    """An answer to these rows as one to all lanes; the others have what the first of the rows has."""
+
+    def whole(values: np.ndarray) -> np.ndarray:
+        array = np.empty((lanes, *values.shape[1:]), values.dtype)
+        array[:] = values[0]
+        array[rows] = values
+        return array
+
+    return Answer(whole(answer.action), tree_map(whole, answer.extras), tree_map(whole, answer.state), answer.version)
 
 
 @torch.inference_mode()

@@ -45,6 +45,7 @@ def inference_layouts(group: AgentGroup, policy: Policy, lanes: int, mask_width:
         state=state,
         action_mask=column((mask_width,), np.bool_) if mask_width else None,
         knobs=column((len(policy.knobs),)) if policy.knobs else None,
+        acting=column(dtype=np.bool_),
     )
     answer = {
         "action": column(group.action_space.shape or (), action_dtype(group)),
@@ -142,7 +143,7 @@ class AskLine:
 
 
 def _put(arrays: Tree, values: Tree) -> None:
-    """Copy into a slot. A mask that the environment left out this time allows everything."""
+    """Copy into a slot. A mask that is left out this time allows everything, or says that all must decide."""
     if values is None:
         for _, leaf in tree_leaves(arrays):
             leaf[...] = True

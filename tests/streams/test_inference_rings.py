@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -60,6 +62,14 @@ def serve(line: AskLine, version: int = 0) -> bool:
     return True
 
 
+def test_it_arrives_who_must_decide() -> None:
+    asks, answers = rings()
+    client, line = RingInference(asks, answers), AskLine(asks, answers)
+    client.ask(replace(an_ask(1.0), acting=np.array([False, True, False])))
+    assert line.take()
+    np.testing.assert_array_equal(line.ask.acting, [False, True, False])
+
+
 def test_everything_arrives() -> None:
     asks, answers = rings()
     client, line = RingInference(asks, answers), AskLine(asks, answers)
@@ -73,6 +83,8 @@ def test_everything_arrives() -> None:
         assert line.round == number + 10
         np.testing.assert_array_equal(line.ask.action_mask, mask)
         np.testing.assert_array_equal(line.ask.first, [True, False, True])
+        assert line.ask.acting is not None
+        assert line.ask.acting.all(), "all must decide, where nothing is said"
         assert (line.ask.state == -number).all()
         line.answer(an_answer(line.ask, version=number * 100))
         answer = client.answer(0.0)

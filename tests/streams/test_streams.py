@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 import torch
 from gymnasium import spaces
 from torch import nn
@@ -125,3 +128,19 @@ def test_forwards_are_padded_to_a_multiple() -> None:
     assert answer.action.shape == (11,)
     assert (answer.extras["rows"] == 16).all()
     np.testing.assert_allclose(answer.action, x.sum(-1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 30, 64, 95, 96, 97, 128])
+def test_lanes_that_wait_for_their_turn_cost_next_to_nothing(turns: int) -> None:
+    """Echo says how large its batch was."""
+    random = np.random.default_rng(turns)
+    x, acting = random.normal(size=(128, 3)).astype(np.float32), np.zeros(128, np.bool_)
+    acting[random.permutation(128)[:turns]] = True
+    ask = Ask({"x": x}, np.zeros(128, np.bool_), np.zeros((128, 1), np.float32), None, None)
+    whole = decide(Echo(), ask, explore=True, version=4)
+    part = decide(Echo(), replace(ask, acting=acting), explore=True, version=4)
+    assert part.version == 4
+    assert part.action.shape == (128,)
+    assert (part.extras["rows"] == (max(16, -(-turns // 8) * 8) if turns <= 96 else 128)).all()
+    np.testing.assert_array_equal(part.action[acting], whole.action[acting])
+    assert np.isin(part.action, whole.action).all(), "whoever waits has the action of another"
