@@ -1,4 +1,4 @@
-"""Folders of agents on Ray: those of agents that were killed are removed by the next, those of the living stay."""
+"""Folders of agents on Ray: those of agents that were killed are removed by the next that begins or ends; the living keep them."""
 
 from __future__ import annotations
 
@@ -32,6 +32,21 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         monkeypatch.setenv("TMPDIR", folder)
         yield Path(folder)
+
+
+def test_an_agent_that_ends_removes_what_was_killed_meanwhile(place: Path) -> None:
+    board = HeartbeatBoard.create(1)
+    reports = Reports(board, print)
+    words = [sys.executable, "-c", AGENT]
+    killed = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert killed.stdout is not None
+    left = Path(killed.stdout.readline().strip())
+    killed.kill()
+    killed.communicate()
+    assert left.is_socket()
+    reports.close()
+    board.close()
+    assert not list(place.iterdir())
 
 
 def test_the_next_agent_removes_what_a_killed_one_left(place: Path) -> None:

@@ -114,6 +114,7 @@ class Reports:
         self._end_groups()
         shutil.rmtree(self._folder, ignore_errors=True)
         os.close(self._owner)
+        remove_abandoned()  # perhaps nobody begins here after us
 
 
 def _own_folder() -> tuple[str, int]:
