@@ -46,7 +46,7 @@ def made(root: Path, name: str, seed: int, words: list[str]) -> Arm:
     folder = root / name
     overrides = [f"seed={seed}", f"name={name}", *words]
     begun = PopulationFolder(folder).exists
-    if not begun or PopulationFolder(folder).state().reason is None:
+    if not begun or (PopulationFolder(folder).state().reason or "interrupted").startswith("interrupted"):
         values: dict[str, Any] = load_layers(find("lunarlander-pbt"), overrides)
         population(values, overrides, Options(name, root=root, resume=begun, quiet=True))
     members = list(PopulationFolder(folder).state().members.values())

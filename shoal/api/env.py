@@ -147,6 +147,8 @@ class Env(ABC):
     of its answers until they are back, and `advanced` does not count them. Set before `reset`."""
     repeats: bool = True
     """Equal seeds and equal actions give equal environments. False: a game outside that cannot promise it."""
+    relives: bool = False
+    """`restore` plays the open episodes through again: it is worth keeping as it is instead."""
     came_back: float = 0.0
     """Of an environment that steps while others work: when a copy last came back, by `time.monotonic`; 0: not known."""
 

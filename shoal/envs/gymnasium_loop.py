@@ -54,6 +54,8 @@ class GymnasiumLoop(Env):
     Every array is allocated once and written in place, so a Step is valid until the next `send`.
     """
 
+    relives = True
+
     def __init__(self, envs: list[gymnasium.Env[Any, Any]], name: str, *, first_slot: int = 0) -> None:
         _check_alike(envs, name)
         stacked = stacked_by(envs[0])

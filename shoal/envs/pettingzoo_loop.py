@@ -32,6 +32,8 @@ class PettingZooLoop(Env):
     Every array is allocated once and written in place, so a Step is valid until the next `send`.
     """
 
+    relives = True
+
     def __init__(
         self,
         games: list[ParallelEnv | AECEnv | RllibGame],

@@ -22,6 +22,7 @@ from shoal.base.errors import ShoalError
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.contents import to_bytes
 from shoal.checkpoints.worker_state import BEFORE
+from shoal.envs.kept import EnvShelf
 from shoal.launchers.deadlock import Standing, flushes
 from shoal.launchers.interrupts import Interrupts
 from shoal.launchers.launcher import Conductor, Snapshot
@@ -50,9 +51,10 @@ class InlineLauncher:
 
     def __init__(
         self, program: Program, start: Checkpoint | None = None, checkpoints: Path | None = None,
-        heartbeat: Heartbeat | None = None,
+        heartbeat: Heartbeat | None = None, shelf: EnvShelf | None = None,
     ) -> None:  # fmt: skip
         self._program, self._streams = program, MemoryStreams(program)
+        self._shelf = shelf
         self._heartbeat = heartbeat or Heartbeat()
         self._life = first_life(program, start)
         self.goes_on: bool | None = self._life.whole
@@ -79,7 +81,15 @@ class InlineLauncher:
         plans = [Plans(self._program)]
         plans += [plans[0] if shared else Plans(self._program) for _ in range(self._program.trainers - 1)]
         contexts = [
-            Context(self._program, each, self._streams, self._life, self._heartbeat, checkpoints=checkpoints)
+            Context(
+                self._program,
+                each,
+                self._streams,
+                self._life,
+                self._heartbeat,
+                checkpoints=checkpoints,
+                shelf=self._shelf,
+            )
             for each in plans
         ]
         specs = self._program.workers

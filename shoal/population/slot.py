@@ -31,6 +31,7 @@ from shoal.base.files import make_folder
 from shoal.base.table import from_here
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.store import CheckpointStore
+from shoal.envs.kept import EnvShelf
 from shoal.launchers.forkserver import leave_server
 from shoal.launchers.inline import InlineLauncher
 from shoal.launchers.launcher import Conductor
@@ -49,6 +50,8 @@ from shoal.streams.transports.shm.heartbeat import HeartbeatBoard
 from shoal.streams.transports.shm.segment import SegmentHandle
 from shoal.workers.decisions import Give
 
+KEPT = 8
+"""Members whose environments a slot keeps as they were left, if they are such that it saves time."""
 WANTED = f"{LEFT} by order of the population"
 REPORT = 0.5
 """Seconds between two reports of where a member stands."""
@@ -75,6 +78,10 @@ class Slot:
     def __init__(self, settings: Path, connection: Connection, heartbeat: Heartbeat) -> None:
         self._settings, self._connection, self._heartbeat = settings, connection, heartbeat
         self._facts: dict[str, EnvFacts] = {}
+        self._shelves: dict[str, tuple[str, EnvShelf]] = {}
+        """Member -> its environments, and the settings that they were made with; those who were here last come last."""
+        self._starting = 0.0
+        """Seconds that it took to get to know environments: once per slot, and no part of a swap."""
 
     def answer(self, turn: Turn) -> bool:
         """Give a member its turn, and say what came of it; False: it failed."""
@@ -92,7 +99,7 @@ class Slot:
 
     def play(self, turn: Turn) -> Result:
         """Bring the member in, let it train, and bring it out again."""
-        began, cores = time.monotonic(), time.process_time()
+        began, cores, started = time.monotonic(), time.process_time(), self._starting
         experiment = member_experiment(self._settings, turn.words)
         folder = RunFolder(self._settings.parent / turn.member)
         start = _starting_point(folder, experiment)
@@ -104,7 +111,7 @@ class Slot:
         scoring = time.monotonic()
         score = None if reason.startswith(LEFT) else self._score(folder, turn)
         now = time.monotonic()
-        worked = now - scoring + sum(launcher.seconds for launcher in launchers)
+        worked = now - scoring + sum(launcher.seconds for launcher in launchers) + self._starting - started
         return Result(
             reason, steps, version, max(0, steps - before), score, core_seconds=time.process_time() - cores,
             slot_seconds=now - began, swap_seconds=now - began - worked, process=os.getpid(),
@@ -115,9 +122,12 @@ class Slot:
     ) -> tuple[str, int, int]:
         check_settings(experiment)
         program = expand(experiment, exact=True, facts=self._facts_of(experiment))
+        shelf = self._shelf_of(turn.member, experiment)
 
         def launcher(program: Program, start: Checkpoint | None, folder: RunFolder) -> SlotLauncher:
-            made.append(SlotLauncher(program, start, folder.checkpoints, self._heartbeat, self._connection, turn))
+            made.append(
+                SlotLauncher(program, start, folder.checkpoints, self._heartbeat, shelf, self._connection, turn)
+            )
             return made[-1]
 
         outcome = run_in(
@@ -136,11 +146,22 @@ class Slot:
 
     def _facts_of(self, experiment: Experiment) -> EnvFacts:
         """Of its environment, which is opened once per slot."""
-        key = f"{experiment.env.model_dump_json()} {experiment.curriculum}"
+        key = _made_with(experiment)
         if key not in self._facts:
+            began = time.monotonic()
             self._facts[key] = survey(self._heartbeat, experiment, place=False).facts
             self._heartbeat.begin(STARTING, in_env=True)
+            self._starting += time.monotonic() - began
         return self._facts[key]
+
+    def _shelf_of(self, member: str, experiment: Experiment) -> EnvShelf:
+        key, shelf = self._shelves.pop(member, ("", EnvShelf()))
+        if key != _made_with(experiment):
+            shelf.close()
+        self._shelves[member] = (_made_with(experiment), shelf)
+        while len(self._shelves) > KEPT:
+            self._shelves.pop(next(iter(self._shelves)))[1].close()
+        return shelf
 
     def _score(self, folder: RunFolder, turn: Turn) -> dict[str, Any] | None:
         """Greedy episodes where they are wanted; otherwise the newest evaluation beside training, else its last episodes."""
@@ -155,6 +176,11 @@ class Slot:
                 if isinstance(row.get(column), int | float):
                     return {"mean": float(row[column]), "returns": []}
         return None
+
+
+def _made_with(experiment: Experiment) -> str:
+    """Settings of its environment, as one word."""
+    return f"{experiment.env.model_dump_json()} {experiment.curriculum}"
 
 
 def _starting_point(folder: RunFolder, experiment: Experiment) -> Checkpoint | None:
@@ -184,10 +210,10 @@ class SlotLauncher(InlineLauncher):
     """One member's workers in the process of its slot, until the turn is over."""
 
     def __init__(
-        self, program: Program, start: Checkpoint | None, checkpoints: Path, heartbeat: Heartbeat, connection: Connection,
-        turn: Turn,
+        self, program: Program, start: Checkpoint | None, checkpoints: Path, heartbeat: Heartbeat, shelf: EnvShelf,
+        connection: Connection, turn: Turn,
     ) -> None:  # fmt: skip
-        super().__init__(program, start, checkpoints, heartbeat)
+        super().__init__(program, start, checkpoints, heartbeat, shelf)
         self._connection, self._turn = connection, turn
         self.seconds = 0.0
         """That it has trained."""

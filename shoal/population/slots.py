@@ -94,14 +94,17 @@ class Slots:
         self._settings, self._count, self._limits, self._title = settings, count, limits, title
         self._board, self._attention = HeartbeatBoard.create(count), Attention()
         self._slots: dict[int, _Slot] = {}
+        self._were_in: dict[str, int] = {}
 
     def room(self, wanted: int) -> int:
         """How many of so many turns can begin now."""
         return min(wanted, len(self.free))
 
     def give(self, turn: Turn) -> None:
-        """A member gets the first slot that is free."""
-        number = self.free[0]
+        """A member gets the slot that it was in before, where its environments may still be, or the first that is free."""
+        free, before = self.free, self._were_in.get(turn.member)
+        number = before if before in free else free[0]
+        self._were_in[turn.member] = number
         if number not in self._slots:
             self._slots[number] = self._start(number)
         slot = self._slots[number]

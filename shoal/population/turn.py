@@ -43,7 +43,7 @@ class Result:
     core_seconds: float
     slot_seconds: float
     swap_seconds: float
-    """Of those, what was not spent on training and scoring."""
+    """Of those, what was not spent on training and scoring, nor on getting to know an environment for the first time."""
     process: int
     """That it was in."""
     machine: str = ""

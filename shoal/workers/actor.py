@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -244,6 +245,7 @@ class _Building:
         self._stages = OrderedStages(self._life.stage) if self._experiment.curriculum else None
         league, copies = self._experiment.league, self._program.envs_per_producer
         self._league = None if league is None else LeagueSeats(Cast.of(self._program), copies)
+        self._begun = context.state_of(spec) if self._life.whole else None
 
     def actor(self) -> ActorWorker:
         spec, context = self._spec, self._context
@@ -256,8 +258,8 @@ class _Building:
                 heartbeat=context.heartbeat, faults=context.faults_of(spec), stages=self._stages,
                 algorithms={name: plan.algorithm for name, plan in context.plans.items()}, league=self._league,
             )  # fmt: skip
-            if self._life.whole and (begun := context.state_of(spec)) is not None:
-                actor.restore(begun)
+            if self._begun is not None:
+                actor.restore(self._begun)
             opened.pop_all()  # the actor closes them
             return actor
 
@@ -284,7 +286,9 @@ class _Building:
 
     def _envs(self, producer: int, stage: int) -> Env:
         experiment, copies, wake = self._experiment, self._program.envs_per_producer, self._context.streams.wake
-        env = make_staged(experiment, stage, copies, first_slot=producer * copies)
+        make = partial(make_staged, experiment, stage, copies, first_slot=producer * copies)
+        shelf = None if experiment.curriculum else self._context.shelf
+        env = make() if shelf is None else shelf.open(producer, make, goes_on=self._begun is not None)
         if experiment.env.background and wake is not None:
             env = BackgroundEnv(env, done=wake)
         env.between, env.waits_for_all = self._context.heartbeat.between, self._program.exact

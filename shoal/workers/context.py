@@ -16,6 +16,7 @@ from shoal.base.flat import Flat
 from shoal.base.tree import Tree
 from shoal.checkpoints.checkpoint import Checkpoint
 from shoal.checkpoints.worker_state import fits, state_of
+from shoal.envs.kept import EnvShelf
 from shoal.rollout.plans import Plans
 from shoal.streams.parameter import ParameterReader
 from shoal.streams.stream_set import Streams
@@ -70,6 +71,8 @@ class Context:
     """A trainer's replica has nobody to agree with: for measuring."""
     checkpoints: Path | None = None
     """Where they lie; None: this machine cannot reach them."""
+    shelf: EnvShelf | None = None
+    """Where environments are left when their actors are closed; None: they are closed too."""
 
     def faults_of(self, spec: WorkerSpec) -> Faults:
         """What is to go wrong with a worker, by order."""

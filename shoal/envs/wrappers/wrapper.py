@@ -19,6 +19,7 @@ class EnvWrapper(Env):
         self._env, self._chosen, self._name, self._first_slot = env, chosen, name, first_slot
         self.groups, self.num_envs = env.groups, env.num_envs
         self.game_return, self.render_fps, self.repeats = env.game_return, env.render_fps, env.repeats
+        self.relives = env.relives
 
     @classmethod
     @abstractmethod
