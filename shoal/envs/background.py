@@ -7,23 +7,22 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from shoal.api.env import Array, Env, Step
-from shoal.base.tree import Tree
+from shoal.envs.wrappers.wrapper import EnvWrapper
 
 
-class BackgroundEnv(Env):
+class BackgroundEnv(EnvWrapper):
     """Wraps another Env; `done` is called, from the thread, after each step."""
 
     def __init__(self, env: Env, *, done: Callable[[], None]) -> None:
-        self._env, self._done = env, done
-        self.groups, self.num_envs = env.groups, env.num_envs
-        self.game_return, self.render_fps = env.game_return, env.render_fps
+        super().__init__(env)
+        self._done, self._came_back = done, 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="env")
         self._step: Future[Step] | None = None
 
-    def reset(self, seed: int) -> Step:
-        self._env.wants_state, self._env.between = self.wants_state, self.between
-        self._env.waits_for_all = self.waits_for_all
-        return self._env.reset(seed)
+    @property
+    def came_back(self) -> float:  # type: ignore[override]
+        """By the thread's account."""
+        return self._came_back
 
     def send(self, actions: dict[str, Array]) -> None:
         self._env.between = self._note
@@ -40,19 +39,7 @@ class BackgroundEnv(Env):
 
     def _note(self) -> None:
         """In the thread."""
-        self.came_back = time.monotonic()
-
-    def render(self, row: int) -> Array | None:
-        return self._env.render(row)
-
-    def set_stage(self, number: int) -> bool:
-        return self._env.set_stage(number)
-
-    def snapshot(self) -> Tree | None:
-        return self._env.snapshot()
-
-    def restore(self, tree: Tree) -> None:
-        self._env.restore(tree)
+        self._came_back = time.monotonic()
 
     def close(self) -> None:
         self._thread.shutdown()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from shoal.api.env import Array, Env, Step
+from shoal.api.env import Env
 from shoal.api.experiment import EnvConfig, Experiment
 from shoal.base.errors import InputError
 from shoal.envs import make_env
+from shoal.envs.wrappers.wrapper import EnvWrapper
 
 
 def env_at(experiment: Experiment, stage: int) -> EnvConfig:
@@ -42,36 +43,15 @@ def check_stages(experiment: Experiment) -> None:
         spaces = groups
 
 
-class StagedEnv(Env):
+class StagedEnv(EnvWrapper):
     """Environments that can be put into another stage between two resets: the same to whoever plays in them."""
 
     def __init__(self, experiment: Experiment, copies: int, *, render: bool = False) -> None:
-        self._experiment, self._render = experiment, render
-        self._stage, self._env = 0, make_staged(experiment, 0, copies, render=render)
-        self.groups, self.num_envs, self.game_return = self._env.groups, self._env.num_envs, self._env.game_return
-        self.render_fps = self._env.render_fps
+        super().__init__(make_staged(experiment, 0, copies, render=render))
+        self._experiment, self._render, self._stage = experiment, render, 0
 
     def enter(self, stage: int) -> None:
         """Be in this stage."""
         if stage != self._stage:
             self._env.close()
             self._stage, self._env = stage, make_staged(self._experiment, stage, self.num_envs, render=self._render)
-
-    def reset(self, seed: int) -> Step:
-        self._env.wants_state, self._env.watched, self._env.between = self.wants_state, self.watched, self.between
-        return self._env.reset(seed)
-
-    def send(self, actions: dict[str, Array]) -> None:
-        self._env.send(actions)
-
-    def ready(self) -> bool:
-        return self._env.ready()
-
-    def recv(self, timeout: float) -> Step:
-        return self._env.recv(timeout)
-
-    def render(self, row: int) -> Array | None:
-        return self._env.render(row)
-
-    def close(self) -> None:
-        self._env.close()

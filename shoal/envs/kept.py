@@ -13,6 +13,7 @@ import numpy as np
 
 from shoal.api.env import Array, Env, Step
 from shoal.base.tree import Tree, tree_leaves
+from shoal.envs.wrappers.wrapper import EnvWrapper
 
 
 @dataclass(frozen=True)
@@ -48,45 +49,29 @@ class EnvShelf:
             self._left.popitem()[1].env.close()
 
 
-class KeptEnv(Env):
+class KeptEnv(EnvWrapper):
     """Of a shelf. `first`: it was reset before, and its episodes go on."""
 
     def __init__(self, shelf: EnvShelf, key: int, env: Env, first: Step | None) -> None:
-        self._shelf, self._key, self._env, self._first = shelf, key, env, first
-        self._waits = first is not None
-        self.groups, self.num_envs, self.repeats = env.groups, env.num_envs, env.repeats
-        self.game_return, self.render_fps = env.game_return, env.render_fps
+        super().__init__(env)
+        self._shelf, self._key, self._first, self._waits = shelf, key, first, first is not None
 
     def reset(self, seed: int) -> Step:
         """Of what was left: nothing yet, since `restore` follows, and then no value of this Step is looked at."""
         if self._waits:
             assert self._first is not None
             return self._first
-        self._env.wants_state, self._env.watched, self._env.between = self.wants_state, self.watched, self.between
-        self._env.waits_for_all = self.waits_for_all
-        self._first = self._env.reset(seed)
+        self._first = super().reset(seed)
         return self._first
 
     def send(self, actions: dict[str, Array]) -> None:
         assert not self._waits, "restore comes first"
-        self._env.send(actions)
-
-    def ready(self) -> bool:
-        return self._env.ready()
-
-    def recv(self, timeout: float) -> Step:
-        return self._env.recv(timeout)
-
-    def render(self, row: int) -> Array | None:
-        return self._env.render(row)
-
-    def snapshot(self) -> Tree | None:
-        return self._env.snapshot()
+        super().send(actions)
 
     def restore(self, tree: Tree) -> None:
         """Nothing to do where it is as it was left."""
         if not (self._waits and _equal(self._env.snapshot(), tree)):
-            self._env.restore(tree)
+            super().restore(tree)
         self._waits = False
 
     def close(self) -> None:
@@ -94,7 +79,7 @@ class KeptEnv(Env):
         if self._env.relives and self._first is not None:
             self._shelf.keep(self._key, self._env, self._first)
         else:
-            self._env.close()
+            super().close()
 
 
 def _equal(one: Tree, two: Tree) -> bool:

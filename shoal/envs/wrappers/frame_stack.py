@@ -25,7 +25,7 @@ class FrameStack(EnvWrapper):
     """The last observations, the newest last; an episode begins with its first, repeated."""
 
     def __init__(self, env: Env, chosen: Chosen, *, name: str, first_slot: int) -> None:
-        super().__init__(env, chosen, name=name, first_slot=first_slot)
+        super().__init__(env)
         self.groups, self._frames = {}, dict[str, Frames]()
         for group, known in env.groups.items():
             space = _stacked(known.observation_space, chosen)

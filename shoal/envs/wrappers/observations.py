@@ -25,7 +25,7 @@ class ObservationWrapper(EnvWrapper):
     """A subclass says what becomes of a space, and of arrays `[rows, agents, ...]` in it."""
 
     def __init__(self, env: Env, chosen: Chosen, *, name: str, first_slot: int) -> None:
-        super().__init__(env, chosen, name=name, first_slot=first_slot)
+        super().__init__(env)
         self.groups, self._maps = dict(env.groups), dict[str, Callable[[Tree], Tree]]()
         for group, known in env.groups.items():
             space = self.space_of(known.observation_space)

@@ -23,7 +23,8 @@ class Sticky(EnvWrapper):
     """With this probability an agent's last action is played again, instead of the one it chose."""
 
     def __init__(self, env: Env, chosen: Chosen, *, name: str, first_slot: int) -> None:
-        super().__init__(env, chosen, name=name, first_slot=first_slot)
+        super().__init__(env)
+        self._share, self._first_slot = chosen.value, first_slot
         self._last = {
             group: LastActions.of((env.num_envs, len(known.agents)), known.action_space)
             for group, known in env.groups.items()
@@ -68,7 +69,7 @@ class Sticky(EnvWrapper):
         """Of agents that wait, whatever was sent."""
         last = self._last[group]
         drawn = self._noise[group].at(int(self._clock[1])).reshape(last.known.shape)
-        stuck = last.acting & last.known & (drawn < self._chosen.value) & last.allowed(self.groups[group].action_space)
+        stuck = last.acting & last.known & (drawn < self._share) & last.allowed(self.groups[group].action_space)
         played = actions.copy()
         played[stuck] = last.action[stuck]
         last.action[last.acting] = played[last.acting]

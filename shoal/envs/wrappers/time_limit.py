@@ -14,7 +14,7 @@ class TimeLimit(EnvWrapper):
     """Episodes are truncated after so many steps of their copy."""
 
     def __init__(self, env: Env, chosen: Chosen, *, name: str, first_slot: int) -> None:
-        super().__init__(env, chosen, name=name, first_slot=first_slot)
+        super().__init__(env)
         if not env.limit_time(chosen.value):
             raise InputError(
                 f"{chosen.said}: '{name}' ends its episodes itself and cannot be told to cut one off: "

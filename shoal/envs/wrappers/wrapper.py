@@ -1,30 +1,25 @@
-"""The base class of wrappers: an Env around an Env, which passes everything on."""
+"""The base class of all that is an Env around an Env: it passes everything on."""
 
 from __future__ import annotations
-
-from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 
 from shoal.api.env import Array, Codec, Env, Footprint, Step, Tree
 from shoal.base.tree import tree_map
-from shoal.envs.wrappers.values import Chosen
 
 
 class EnvWrapper(Env):
-    """A subclass changes what it is for. `chosen`: its name and value in the settings; `name`: of the environment."""
+    """A subclass changes what it is for.
 
-    def __init__(self, env: Env, chosen: Chosen, *, name: str, first_slot: int) -> None:
-        self._env, self._chosen, self._name, self._first_slot = env, chosen, name, first_slot
+    Those that go by a name in the settings are built as `(env, chosen, name=, first_slot=)`: the entry, the name of the environment
+    and the number of its first copy. Their `check` makes a value of the settings one that is used, or a ValueError.
+    """
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
         self.groups, self.num_envs = env.groups, env.num_envs
         self.game_return, self.render_fps, self.repeats = env.game_return, env.render_fps, env.repeats
         self.relives = env.relives
-
-    @classmethod
-    @abstractmethod
-    def check(cls, value: Any) -> Any:
-        """The value as it is used; ValueError: what should stand there."""
 
     @property
     def came_back(self) -> float:  # type: ignore[override]
