@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from shoal.base.files import read_small, write_atomic
-from shoal.checkpoints.manifest import DamageError, checksum, proven, render
+from shoal.checkpoints.manifest import DamageError, proven, sealed
 
 IDENTITY = "run.json"
 
@@ -26,5 +26,5 @@ def known_identity(folder: Path) -> str:
 def make_identity(folder: Path, carried: Iterable[str]) -> str:
     """For a run without one: what its checkpoints carry, newest first, or a new one."""
     run = next(filter(None, carried), "") or uuid4().hex
-    write_atomic(folder / IDENTITY, render({"run": run, "checksum": checksum({"run": run})}))
+    write_atomic(folder / IDENTITY, sealed({"run": run}))
     return run

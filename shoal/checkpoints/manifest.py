@@ -29,7 +29,7 @@ class DamageError(Exception):
 
 def build(version: int, meta: dict[str, Any], files: dict[str, dict[str, Any]], run: str = "") -> dict[str, Any]:
     """The manifest of `files`: name -> size, sha256 and tensors. `run`: which run it is of."""
-    manifest = {
+    return {
         "format": FORMAT,
         "version": version,
         "saved": int(time.time()),
@@ -37,24 +37,23 @@ def build(version: int, meta: dict[str, Any], files: dict[str, dict[str, Any]], 
         "files": files,
         **({"run": run} if run else {}),
     }
-    return {**manifest, "checksum": checksum(manifest)}
 
 
-def render(manifest: dict[str, Any]) -> bytes:
-    """The one way to write a manifest."""
-    return (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
-
-
-def checksum(document: dict[str, Any]) -> str:
-    """What a document proves itself by."""
-    return hashlib.sha256(render(document)).hexdigest()
+def sealed(document: dict[str, Any]) -> bytes:
+    """The one way to write a document: by sorted keys, before which its checksum comes, that of all the others."""
+    if min(document, default="") <= "checksum":
+        raise ValueError("the checksum has to come first")
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    return f'{{\n "checksum": "{checksum}",{text[1:]}'.encode()
 
 
 def proven(raw: bytes, name: str) -> dict[str, Any]:
     """The document in `raw` without its checksum; DamageError names the file if a bit of it is another."""
     try:
         document = json.loads(raw)
-        unchanged = render(document) == raw and document.pop("checksum") == checksum(document)
+        del document["checksum"]
+        unchanged = sealed(document) == raw
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         unchanged = False
     if not unchanged:

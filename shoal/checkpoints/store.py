@@ -108,7 +108,7 @@ class CheckpointStore:
             self.folder, (self._peek(older).get("run", "") for older in reversed(self.versions()))
         )
         with open(folder / MANIFEST, "xb", opener=plain_file) as file:
-            file.write(manifests.render(manifests.build(version, meta, entries, run)))
+            file.write(manifests.sealed(manifests.build(version, meta, entries, run)))
             file.flush()
             os.fsync(file.fileno())
         sync_folder(folder)
@@ -269,15 +269,18 @@ class CheckpointStore:
 
     def _read(self, version: int) -> Checkpoint:
         with contextlib.closing(self._hold(version)) as held:
-            manifest = self._manifest(held, version)
-            with reading(STATE), held.open(STATE) as file:
-                tensors = read_tensors(file, STATE, manifest["files"][STATE])
-            return Checkpoint(version, tensors, manifest, held.path)
+            return self._open(held, version, self._manifest(held, version))
 
     def _read_whole(self, version: int) -> Checkpoint:
         with contextlib.closing(self._hold(version)) as held:
-            self._check_files(held, self._manifest(held, version), but=STATE)
-            return self._read(version)
+            manifest = self._manifest(held, version)
+            self._check_files(held, manifest, but=STATE)
+            return self._open(held, version, manifest)
+
+    def _open(self, held: Held, version: int, manifest: dict[str, Any]) -> Checkpoint:
+        with reading(STATE), held.open(STATE) as file:
+            tensors = read_tensors(file, STATE, manifest["files"][STATE])
+        return Checkpoint(version, tensors, manifest, held.path)
 
     def _manifest(self, held: Held, version: int) -> dict[str, Any]:
         """Checked, and of this run: one of another may fit as well, and would be taken for what was learned here."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.files import NAME, as_typed, check_name, list_folder, make_folder, read_small, sync_folder, write_atomic
 from shoal.base.table import did_you_mean
-from shoal.checkpoints.manifest import DamageError, checksum, proven, render
+from shoal.checkpoints.manifest import DamageError, proven, sealed
 
 LATEST = "latest"
 _TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
@@ -73,7 +73,7 @@ class Tags:
             if not self.folder.is_dir():
                 make_folder(self.folder)
                 sync_folder(self.folder.parent)
-            write_atomic(self.folder / name, render({**tag, "checksum": checksum(tag)}))
+            write_atomic(self.folder / name, sealed(tag))
         except OSError as error:
             raise ShoalError(
                 f"the tag '{name}' cannot be written to {as_typed(self.folder)} ({error.strerror}): make room; "

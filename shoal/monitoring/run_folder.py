@@ -176,9 +176,7 @@ class RunFolder:
 
     def write_config(self, values: dict[str, Any]) -> None:
         """Keep the resolved experiment: the folder alone must do to repeat, resume and evaluate the run."""
-        from omegaconf import OmegaConf
-
-        write_atomic(self.config, OmegaConf.to_yaml(OmegaConf.create(values)))
+        write_atomic(self.config, _as_yaml(values))
 
     def read_config(self, overrides: list[str] | None = None) -> dict[str, Any]:
         """The resolved experiment as plain values, with `key=value` overrides laid on top."""
@@ -277,6 +275,21 @@ class RunFolder:
             fcntl.flock(self._lock, fcntl.LOCK_UN)  # a forked child may still hold a copy of the handle
             os.close(self._lock)
             self._lock = None
+
+
+_TEXTS: dict[str, str] = {}
+"""Settings -> how they are written. A population's members take turns with the same ones, and writing out takes 20 ms."""
+
+
+def _as_yaml(values: dict[str, Any]) -> str:
+    from omegaconf import OmegaConf
+
+    key = repr(values)
+    if key not in _TEXTS:
+        while len(_TEXTS) >= 64:
+            _TEXTS.pop(next(iter(_TEXTS)))
+        _TEXTS[key] = OmegaConf.to_yaml(OmegaConf.create(values))
+    return _TEXTS[key]
 
 
 def wall_time() -> str:

@@ -52,6 +52,8 @@ from shoal.workers.decisions import Give
 
 KEPT = 8
 """Members whose environments a slot keeps as they were left, if they are such that it saves time."""
+REMEMBERED = 64
+"""Settings of members that a slot has at hand."""
 WANTED = f"{LEFT} by order of the population"
 REPORT = 0.5
 """Seconds between two reports of where a member stands."""
@@ -77,6 +79,8 @@ class Slot:
 
     def __init__(self, settings: Path, connection: Connection, heartbeat: Heartbeat) -> None:
         self._settings, self._connection, self._heartbeat = settings, connection, heartbeat
+        self._experiments: dict[tuple[str, ...], Experiment] = {}
+        """Words of a member -> its settings: reading them takes as long as reading what it has learned."""
         self._facts: dict[str, EnvFacts] = {}
         self._shelves: dict[str, tuple[str, EnvShelf]] = {}
         """Member -> its environments, and the settings that they were made with; those who were here last come last."""
@@ -100,7 +104,7 @@ class Slot:
     def play(self, turn: Turn) -> Result:
         """Bring the member in, let it train, and bring it out again."""
         began, cores, started = time.monotonic(), time.process_time(), self._starting
-        experiment = member_experiment(self._settings, turn.words)
+        experiment = self._experiment_of(turn)
         folder = RunFolder(self._settings.parent / turn.member)
         start = _starting_point(folder, experiment)
         before = 0 if start is None else int(start.meta["steps"])
@@ -143,6 +147,14 @@ class Slot:
             turn=True,
         )
         return outcome.reason, outcome.steps, outcome.version
+
+    def _experiment_of(self, turn: Turn) -> Experiment:
+        words = tuple(turn.words)
+        if words not in self._experiments:
+            while len(self._experiments) >= REMEMBERED:
+                self._experiments.pop(next(iter(self._experiments)))
+            self._experiments[words] = member_experiment(self._settings, turn.words)
+        return self._experiments[words]
 
     def _facts_of(self, experiment: Experiment) -> EnvFacts:
         """Of its environment, which is opened once per slot."""

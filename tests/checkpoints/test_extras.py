@@ -126,7 +126,7 @@ def test_a_file_that_was_forged_is_refused(tmp_path: Path, header: Any) -> None:
     """Sums prove that nothing was changed, not that its writer meant well."""
     import hashlib
 
-    from shoal.checkpoints.manifest import build, render
+    from shoal.checkpoints.manifest import build, sealed
 
     store = CheckpointStore(tmp_path)
     path = store.save(1, {"w": torch.ones(1)}, {})
@@ -135,6 +135,6 @@ def test_a_file_that_was_forged_is_refused(tmp_path: Path, header: Any) -> None:
     tensors = {"w": {"dtype": "float32", "shape": [1]}}
     entry = {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest(), "tensors": tensors}
     (path / "state.safetensors").write_bytes(raw)
-    (path / "manifest.json").write_bytes(render(build(1, {}, {"state.safetensors": entry})))
+    (path / "manifest.json").write_bytes(sealed(build(1, {}, {"state.safetensors": entry})))
     with pytest.raises(InputError, match="state.safetensors is no safetensors file"):
         store.load(1)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from shoal.base.errors import InputError
-from shoal.checkpoints.manifest import checksum, proven, render
+from shoal.checkpoints.manifest import proven, sealed
 from shoal.checkpoints.store import CheckpointStore
 
 pytestmark = pytest.mark.timeout(30)
@@ -66,7 +66,7 @@ def forge(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path = folder / "0000000001" / "manifest.json"
     manifest = proven(path.read_bytes(), "it")
     change(manifest)
-    path.write_bytes(render({**manifest, "checksum": checksum(manifest)}))
+    path.write_bytes(sealed(manifest))
 
 
 def leading_to(name: str) -> Callable[[dict[str, Any]], None]:
@@ -135,7 +135,7 @@ def test_a_gigantic_text_is_refused_unread(tmp_path: Path, name: str) -> None:
 def test_a_tag_without_a_version_is_damaged(tmp_path: Path) -> None:
     store = filled(tmp_path, 1)
     store.tag("mine", 1)
-    (tmp_path / "tags/mine").write_bytes(render({"checksum": checksum({})}))
+    (tmp_path / "tags/mine").write_bytes(sealed({"name": "mine"}))
     with pytest.raises(InputError, match="tags/mine names no version"):
         store.load("mine")
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from shoal.base.errors import InputError, ShoalError
 from shoal.checkpoints import store as module
 from shoal.checkpoints.checkpoint import Checkpoint
-from shoal.checkpoints.manifest import build, render
+from shoal.checkpoints.manifest import build, sealed
 from shoal.checkpoints.parts import describe
 from shoal.checkpoints.store import CheckpointStore, parse_which
 
@@ -249,7 +249,7 @@ def test_other_tensors_than_named_are_found(tmp_path: Path) -> None:
     state = safetensors.torch.save({f"other.{name}": tensor for name, tensor in tensors().items()})
     entry = {"size": len(state), "sha256": hashlib.sha256(state).hexdigest(), "tensors": describe(tensors())}
     (path / "state.safetensors").write_bytes(state)
-    (path / "manifest.json").write_bytes(render(build(1, {}, {"state.safetensors": entry})))
+    (path / "manifest.json").write_bytes(sealed(build(1, {}, {"state.safetensors": entry})))
     with pytest.raises(InputError, match="holds other tensors"):
         store.load(1)
 
