@@ -23,11 +23,12 @@ def run(
     path = find(recipe)
     with importing():
         from shoal.base.config import load_layers
-        from shoal.launchers.forkserver import warm
+        from shoal.launchers.forkserver import preload, warm
         from shoal.population.start import Options, sweep
         from shoal.population.sweep import split_words
 
         if where is None:
+            preload("shoal.population.slot")
             warm()
     plain, grid = split_words(words)
     values = load_layers(path, plain)

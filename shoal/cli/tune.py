@@ -23,11 +23,12 @@ def run(
     words = [*overrides, *([f"tune.trials={trials}"] if trials else [])]
     with importing():
         from shoal.base.config import load_layers
-        from shoal.launchers.forkserver import warm
+        from shoal.launchers.forkserver import preload, warm
         from shoal.population.start import Options, require_optuna, tune
 
         require_optuna()
         if where is None:
+            preload("shoal.population.slot")
             warm()
     name = name or (path.stem if path.stem.endswith("-tune") else f"{path.stem}-tune")
     ended = tune(load_layers(path, words), words, Options(name, parallel=parallel, resume=resume, cluster=where))

@@ -29,7 +29,8 @@ PR_SET_PDEATHSIG = 1
 PARENT_DIED = signal.SIGUSR1
 _SERVER: Any = forkserver._forkserver
 PATIENCE, LOOK = 60.0, 0.5
-"""Seconds that a start may take, imports included, and between two looks at whether the fork server was stopped."""
+"""Seconds that a start may take, imports included, and between two looks at whether the fork server was stopped. The next start
+may take as long again: on a machine that has much else to do, one of them comes to its end."""
 ATTEMPTS = 20
 """To start a process, a tenth of a second apart."""
 LONGEST = 60
@@ -99,18 +100,18 @@ def wake() -> None:
 
 
 @contextlib.contextmanager
-def not_for_ever() -> Iterator[None]:
+def not_for_ever(patience: float) -> Iterator[None]:
     """While entered, a fork server that was stopped goes on, and one that hangs is killed: whoever asks it never waits for ever."""
     over = threading.Event()
-    threading.Thread(target=_watch, args=(over,), daemon=True).start()
+    threading.Thread(target=_watch, args=(over, patience), daemon=True).start()
     try:
         yield
     finally:
         over.set()
 
 
-def _watch(over: threading.Event) -> None:
-    deadline = time.monotonic() + PATIENCE
+def _watch(over: threading.Event, patience: float) -> None:
+    deadline = time.monotonic() + patience
     while not over.wait(LOOK):
         wake()
         pid = _SERVER._forkserver_pid
@@ -131,7 +132,7 @@ def start_process(process: BaseProcess) -> None:
         warm()
         wake()
         try:
-            with STARTING, _without_main(), not_for_ever():
+            with STARTING, _without_main(), not_for_ever(PATIENCE * (attempt + 1)):
                 process.start()
             return
         except (OSError, EOFError):
