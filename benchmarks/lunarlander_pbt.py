@@ -48,7 +48,8 @@ def made(root: Path, name: str, seed: int, words: list[str]) -> Arm:
     begun = PopulationFolder(folder).exists
     if not begun or (PopulationFolder(folder).state().reason or "interrupted").startswith("interrupted"):
         values: dict[str, Any] = load_layers(find("lunarlander-pbt"), overrides)
-        population(values, overrides, Options(name, root=root, resume=begun, quiet=True))
+        if population(values, overrides, Options(name, root=root, resume=begun, quiet=True)).interrupted:
+            sys.exit("interrupted: the same command goes on")
     members = list(PopulationFolder(folder).state().members.values())
     best = max((m for m in members if m.score is not None), key=_score)
     scores, _ = shoal.evaluate(str(folder / best.name), episodes=EPISODES, seed=seed + 10_000)
