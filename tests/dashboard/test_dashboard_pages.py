@@ -135,11 +135,11 @@ def test_zoom_smoothing_and_axes(tmp_path: Path, dashboard: Any, visit: Any) -> 
     page = seen.page
     page.wait_for_selector(".chart canvas")
     over = page.locator(".chart .u-over").first
-    box = over.bounding_box()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.mouse.move(box["x"] + 60, box["y"] + 40)
+    over.hover(position={"x": 60, "y": 40})  # waits until charts are drawn for good
     seen.until("document.querySelector('.chart .at').textContent.includes(':')")
+    box = over.bounding_box()
     page.mouse.down()
     page.mouse.move(box["x"] + 160, box["y"] + 40, steps=4)
     page.mouse.up()
