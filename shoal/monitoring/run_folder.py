@@ -278,7 +278,7 @@ class RunFolder:
 
 
 _TEXTS: dict[str, str] = {}
-"""Settings -> how they are written. A population's members take turns with the same ones, and writing out takes 20 ms."""
+"""Settings -> how they are written out, which takes a part of every turn: a population's members take turns with the same ones."""
 
 
 def _as_yaml(values: dict[str, Any]) -> str:
