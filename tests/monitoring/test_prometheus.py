@@ -24,7 +24,16 @@ from shoal.monitoring.prometheus import Exporter, Standing, Watched
 from shoal.monitoring.run_counts import RunCounts
 from shoal.monitoring.run_folder import RunFolder
 from shoal.monitoring.service_discovery import Announcement
-from tests.monitoring.watching import NO_PROMETHEUS, NO_PROMTOOL, entries, fetch, prometheus, training, until
+from tests.monitoring.watching import (
+    NO_PROMETHEUS,
+    NO_PROMTOOL,
+    Prometheus,
+    entries,
+    fetch,
+    prometheus,
+    training,
+    until,
+)
 
 pytest.importorskip("prometheus_client", reason="an extra: prometheus")
 
@@ -250,37 +259,57 @@ def test_a_damaged_file_is_written_anew(tmp_path: Path) -> None:
 CARTPOLE = ("cartpole", "stop.steps=null", "stop.return=null", "stop.seconds=120", "--trial", "live")
 
 
+STEPS = "shoal_env_steps_total"
+
+
+def scraped(server: Prometheus, scrapes: int, milliseconds: int, patience: float = 60.0) -> list[tuple[float, float]]:
+    """The last `scrapes` of a run's steps, each behind its time, once there are as many of a run that trains."""
+    window = f"{(scrapes + 5) * milliseconds}ms"
+    until(lambda: server.query(f"{STEPS} > 0"), "some training", patience)
+    begun = f"min_over_time({STEPS}[{window}]) > 0 and count_over_time({STEPS}[{window}]) >= {scrapes}"
+    until(lambda: server.query(begun), f"{scrapes} scrapes of it")
+    return [(at, float(value)) for at, value in server.query(f"{STEPS}[{window}]")[0]["values"][-scrapes:]]
+
+
+def written(folder: Path) -> list[tuple[float, float]]:
+    """The same as its rows say it: steps behind seconds since the run began."""
+    lines = (folder / "runs/cartpole/live/metrics.jsonl").read_text().splitlines()
+    return [(row["time/elapsed"], row["step"]) for row in map(json.loads, lines)]
+
+
 @NO_PROMETHEUS
-@pytest.mark.parametrize(
-    ("on", "milliseconds", "scrapes", "within"),
-    [
-        ("inline", 200, 12, 0.1),  # in two seconds, an update more or less makes a difference
-        pytest.param("inline", 1000, 20, 0.02, marks=pytest.mark.slow),
-        pytest.param("local", 1000, 20, 0.02, marks=pytest.mark.slow),
-        pytest.param("ray", 1000, 20, 0.02, marks=pytest.mark.slow),
-    ],
-)
-def test_rates_agree_with_the_rows(tmp_path: Path, on: str, milliseconds: int, scrapes: int, within: float) -> None:
+def test_scrapes_are_true_at_their_time(tmp_path: Path) -> None:
+    """However busy the machine is: with one moment as the run's beginning, each scrape lies between the rows around it."""
+    interval = 0.2
+    with prometheus(tmp_path, "200ms") as server, training(tmp_path, *CARTPOLE):
+        scrapes = scraped(server, 12, 200)
+    rows = [(0.0, 0.0), *written(tmp_path)]
+    assert scrapes[0][1] < scrapes[-1][1] <= rows[-1][1]
+    # What is read is older than the next row, and was read at its time or at most an interval later.
+    earliest = max(at - min(elapsed for elapsed, steps in rows if steps >= value) for at, value in scrapes)
+    latest = min(at + interval - max(elapsed for elapsed, steps in rows if steps <= value) for at, value in scrapes)
+    assert earliest <= latest
+    assert entries(tmp_path / "runs") == {}, "the run ended"
+
+
+@pytest.mark.slow
+@NO_PROMETHEUS
+@pytest.mark.parametrize("on", ["inline", "local", "ray"])
+def test_rates_agree_with_the_rows(tmp_path: Path, on: str) -> None:
     if on == "ray":
         pytest.importorskip("ray", reason="an extra: cluster")
-    name, window = "shoal_env_steps_total", f"{(scrapes + 5) * milliseconds}ms"
-    with prometheus(tmp_path, f"{milliseconds}ms") as server, training(tmp_path, *CARTPOLE, on=on):
-        until(lambda: server.query(f"{name} > 0"), "some training", 150 if on == "ray" else 60)
-        begun = f"min_over_time({name}[{window}]) > 0 and count_over_time({name}[{window}]) >= {scrapes}"
-        until(lambda: server.query(begun), f"{scrapes} scrapes of it")
-        values = server.query(f"{name}[{window}]")[0]["values"][-scrapes:]
-        rate = server.query(f"rate({name}[{scrapes * milliseconds}ms])", at=values[-1][0])[0]["value"][1]
-    (begin, first), (end, last) = ((at, float(value)) for at, value in (values[0], values[-1]))
-    scraped = (last - first) / (end - begin)
-    rows = [json.loads(line) for line in (tmp_path / "runs/cartpole/live/metrics.jsonl").read_text().splitlines()]
-    rows = [row for row in rows if first <= row["step"] <= last]
-    written = (rows[-1]["step"] - rows[0]["step"]) / (rows[-1]["time/elapsed"] - rows[0]["time/elapsed"])
-    print(
-        f"{on}: {len(values)} scrapes, {scraped:,.0f} steps/s; rate() {float(rate):,.0f}; metrics.jsonl {written:,.0f}"
-    )
-    assert len(values) == scrapes
-    assert scraped == pytest.approx(written, rel=within)
-    assert float(rate) == pytest.approx(written, rel=within)
+    with prometheus(tmp_path, "1s") as server, training(tmp_path, *CARTPOLE, on=on):
+        values = scraped(server, 20, 1000, 150 if on == "ray" else 60)
+        rate = server.query(f"rate({STEPS}[20s])", at=values[-1][0])[0]["value"][1]
+    (begin, first), (end, last) = values[0], values[-1]
+    rows = [(elapsed, steps) for elapsed, steps in written(tmp_path) if first <= steps <= last]
+    (since, fewest), (until_then, most) = rows[0], rows[-1]
+    true = (most - fewest) / (until_then - since)
+    found = (last - first) / (end - begin)
+    print(f"{on}: {len(values)} scrapes, {found:,.0f} steps/s; rate() {float(rate):,.0f}; metrics.jsonl {true:,.0f}")
+    assert len(values) == 20
+    assert found == pytest.approx(true, rel=0.02)
+    assert float(rate) == pytest.approx(true, rel=0.02)
     assert entries(tmp_path / "runs") == {}, "the run ended"
 
 
