@@ -1,4 +1,4 @@
-"""Decisions of the standard small policy: dense tanh layers, then Discrete actions by numpy or Gaussian ones by their head.
+"""Decisions of the standard small policy: dense layers, tanh or relu, then Discrete actions by numpy or Gaussian ones by a head.
 
 At 16 rows `ActorCritic.act` makes some forty calls, and each costs more than its arithmetic. Here are eight into torch and ten
 into numpy. The layers stay with torch: its products of matrices give a row the same bits in any company, numpy's do not.
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from shoal.algorithms.kernels import WIDEST, numbers
+from shoal.algorithms.kernels.dense import ACTIVATIONS
 from shoal.api.env import Array
 from shoal.models.heads.continuous import Gaussian
 from shoal.models.heads.discrete import Categorical
@@ -20,12 +21,13 @@ from shoal.models.heads.head import ILLEGAL
 from shoal.models.mlp import MLPModel
 
 
-class TanhActor:
+class DenseActor:
     """Observations and uniforms in, actions and their log-probabilities out: what the head does, on arrays."""
 
     def __init__(self, actor: MLPModel, head: Categorical | Gaussian) -> None:
         linears = [linear for linear in (*actor.dense.linears, head.linear) if isinstance(linear, nn.Linear)]
         self._layers = [(linear.bias.detach(), linear.weight.detach().t()) for linear in linears]
+        self._activate = ACTIVATIONS[actor.dense.activation]
         self._head = head
         self._first = linears[0].weight
         self._lies_at = self._first.data_ptr()
@@ -37,7 +39,7 @@ class TanhActor:
             return False
         dense = actor.dense
         widths = [linear.in_features for linear in (*dense.linears, head.linear) if isinstance(linear, nn.Linear)]
-        plain = dense.norms is None and dense.activation is torch.tanh and actor.vector.plain
+        plain = dense.norms is None and dense.activation in ACTIVATIONS and actor.vector.plain
         return plain and max(widths) <= WIDEST
 
     @property
@@ -64,7 +66,7 @@ class TanhActor:
         """Of the head's distribution."""
         *hidden, (bias, weight) = self._layers
         for each_bias, each_weight in hidden:
-            x = torch.addmm(each_bias, x, each_weight).tanh_()
+            x = self._activate(torch.addmm(each_bias, x, each_weight))
         return torch.addmm(bias, x, weight)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from shoal.algorithms.actor_critic.acting_kernel import TanhActor
+from shoal.algorithms.actor_critic.acting_kernel import DenseActor
 from shoal.algorithms.actor_critic.value_scale import ValueScale
 from shoal.algorithms.inputs import ACTOR, CRITIC, Inputs, central_section
 from shoal.api.env import AgentGroup
@@ -82,8 +82,8 @@ class ActorCritic(Policy):
         self.noise_size = self.head.noise_size
         self.tells_values = tell_values and self.critic is None and not self.recurrent
         own = self.normaliser is None and not self.agents and not self.tells_values
-        self._by_hand = own and TanhActor.suits(self.actor, self.head)
-        self._quick: TanhActor | None = None
+        self._by_hand = own and DenseActor.suits(self.actor, self.head)
+        self._quick: DenseActor | None = None
         self.extras = {"log_prob": (), "value": ()} if self.tells_values else {"log_prob": ()}
         self.register_module("value_scale", None)
 
@@ -91,13 +91,13 @@ class ActorCritic(Policy):
         return self.actor.initial_state(batch)
 
     def quick(self) -> Quick | None:
-        """A small tanh network with Discrete or Gaussian actions decides by hand."""
+        """A small network of dense layers with Discrete or Gaussian actions decides by hand."""
         if not self._by_hand or not by_hand(self.value.weight, self.actor.arithmetic):
             return None
         if self._quick is None or not self._quick.current:
             assert isinstance(self.actor, MLPModel)
             assert isinstance(self.head, Categorical | Gaussian)
-            self._quick = TanhActor(self.actor, self.head)
+            self._quick = DenseActor(self.actor, self.head)
         return self._quick
 
     def act(self, request: Request, *, explore: bool) -> Decision:

@@ -1,4 +1,4 @@
-"""PPO's loss and gradient for the standard policy: separate tanh MLPs for actor and critic, Discrete actions."""
+"""PPO's loss and gradient for the standard policy: separate MLPs, tanh or relu, for actor and critic, Discrete actions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import nn
 
 from shoal.algorithms.actor_critic.policy import ActorCritic
 from shoal.algorithms.kernels import numbers
-from shoal.algorithms.kernels.mlp import MLP, Scratch
+from shoal.algorithms.kernels.mlp import ACTIVATIONS, MLP, Scratch
 from shoal.api.env import Array
 from shoal.api.policy import Model
 from shoal.base.arithmetic import by_hand
@@ -63,8 +62,8 @@ class PPOKernel:
         assert isinstance(policy.actor, MLPModel)
         assert isinstance(policy.critic, MLPModel)
         scratch = Scratch()
-        self._actor = MLP(_linears(policy.actor, policy.head.linear), scratch)
-        self._critic = MLP(_linears(policy.critic, policy.value), scratch)
+        self._actor = _mlp(policy.actor, policy.head.linear, scratch)
+        self._critic = _mlp(policy.critic, policy.value, scratch)
 
     @staticmethod
     def suits(policy: ActorCritic) -> bool:
@@ -116,11 +115,12 @@ def _softmax(logits: Array) -> tuple[Array, Array]:
     return logits, probs
 
 
-def _linears(model: MLPModel, output: nn.Linear) -> list[nn.Linear]:
-    return [*(linear for linear in model.dense.linears if isinstance(linear, nn.Linear)), output]
+def _mlp(model: MLPModel, output: nn.Linear, scratch: Scratch) -> MLP:
+    hidden = [linear for linear in model.dense.linears if isinstance(linear, nn.Linear)]
+    return MLP([*hidden, output], scratch, activation=ACTIVATIONS[model.dense.activation])
 
 
 def _is_plain(model: Model | None) -> bool:
     if type(model) is not MLPModel:  # a subclass may do what it likes
         return False
-    return model.dense.norms is None and model.dense.activation is torch.tanh and model.vector.plain
+    return model.dense.norms is None and model.dense.activation in ACTIVATIONS and model.vector.plain

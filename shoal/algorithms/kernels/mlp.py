@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from shoal.api.env import Array
 from shoal.base.threads import limit_blas
@@ -29,6 +30,8 @@ def _tanh_slope(seen: Array, slope: Array) -> None:
 
 TANH = Activation(lambda x: np.tanh(x, out=x), _tanh_slope)
 RELU = Activation(lambda x: np.maximum(x, 0, out=x), lambda seen, slope: np.sign(seen, out=slope))
+ACTIVATIONS: dict[Callable[[Tensor], Tensor], Activation] = {torch.tanh: TANH, torch.relu: RELU}
+"""Those whose slopes are known here, by what torch calls them."""
 
 
 class MLP:

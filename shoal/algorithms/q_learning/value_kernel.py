@@ -16,14 +16,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shoal.algorithms.kernels import WIDEST
-from shoal.algorithms.kernels.mlp import MLP, RELU, TANH, Activation, Scratch
+from shoal.algorithms.kernels.mlp import ACTIVATIONS, MLP, Scratch
 from shoal.api.env import Array
 from shoal.base.arithmetic import by_hand
 from shoal.models.heads.values import DiscreteValues
 from shoal.models.mlp import MLPModel
 
-ACTIVATIONS: dict[Callable[[Tensor], Tensor], Activation] = {torch.tanh: TANH, torch.relu: RELU}
-"""Activations whose slopes are known here."""
 _not_finite_later = np.errstate(invalid="ignore", over="ignore")
 """What is not finite shows in the gradient's norm."""
 

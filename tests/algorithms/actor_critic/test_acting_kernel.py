@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from shoal.algorithms.actor_critic.acting_kernel import TanhActor
+from shoal.algorithms.actor_critic.acting_kernel import DenseActor
 from shoal.algorithms.actor_critic.policy import ActorCritic
 from shoal.algorithms.actor_critic.ppo import PPO, PPOConfig
 from shoal.api.algorithm import Task
@@ -44,8 +44,9 @@ def rows(count: int, choices: int, *, masked: bool = False) -> tuple[Any, Any, A
 @pytest.mark.parametrize("actions", [Discrete(2), Discrete(7, start=3), Discrete(18)])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("explore", [True, False])
-def test_decisions_are_those_of_the_network(actions: Discrete, masked: bool, explore: bool) -> None:
-    made = policy(actions)
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_decisions_are_those_of_the_network(actions: Discrete, masked: bool, explore: bool, activation: str) -> None:
+    made = policy(actions, activation=activation)
     seen, noise, mask = rows(512, int(actions.n), masked=masked)
     quick = made.quick()
     assert quick is not None
@@ -125,7 +126,7 @@ def test_what_is_not_finite_shows_and_raises_nothing() -> None:
 @pytest.mark.parametrize(
     ("what", "settings"),
     [
-        ("another activation", {"activation": "relu"}),
+        ("another activation", {"activation": "elu"}),
         ("norms", {"layer_norm": True}),
         ("wide layers", {"hidden": [512, 64]}),
         ("observations on a scale", {"normalise": True}),
@@ -163,4 +164,4 @@ def test_asks_of_any_size_are_padded() -> None:
     assert whole.action.shape == whole.extras["log_prob"].shape == (21,)
     one = decide(made, Ask(seen[4:5], ask.first[:1], noise[4:5], None, mask[4:5]), explore=True, version=7)
     assert one.extras["log_prob"][0] == whole.extras["log_prob"][4]
-    assert isinstance(made.quick(), TanhActor)
+    assert isinstance(made.quick(), DenseActor)

@@ -108,8 +108,9 @@ def test_a_minibatch_in_pieces_is_the_whole(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("entropy", [0.0, 0.05])
 @pytest.mark.parametrize("hidden", [[], [8], [16, 8, 4]])
-def test_gradients_by_hand_equal_autograd(entropy: float, hidden: list[int]) -> None:
-    ppo = build(model=Named(name="mlp", hidden=hidden), minibatch=24)  # type: ignore[call-arg]
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_gradients_by_hand_equal_autograd(entropy: float, hidden: list[int], activation: str) -> None:
+    ppo = build(model=Named(name="mlp", hidden=hidden, activation=activation), minibatch=24)  # type: ignore[call-arg]
     assert ppo.passes.kernel is not None
     ppo.update(fragment(ppo, seed=5), SoloLearner())  # away from the start, where every ratio is one
     batch = fragment(ppo)
@@ -137,7 +138,7 @@ def test_gradients_by_hand_equal_autograd(entropy: float, hidden: list[int]) -> 
         {"value_clip": 0.2},
         {"shared": True},
         {"model": GRU},
-        {"model": Named(name="mlp", hidden=[8], activation="relu")},  # type: ignore[call-arg]
+        {"model": Named(name="mlp", hidden=[8], activation="elu")},  # type: ignore[call-arg]
         {"model": Named(name="mlp", hidden=[8], layer_norm=True)},  # type: ignore[call-arg]
         {"group": AgentGroup(("agent",), GROUP.observation_space, spaces.Box(-1, 1, (2,), np.float32))},
         {"group": AgentGroup(("agent",), spaces.Discrete(3), GROUP.action_space)},
