@@ -179,7 +179,8 @@ class Population:
     def _fill_slots(self) -> None:
         # who is in a slot and wants the next turn was told to leave, and is about to
         turns = [turn for turn in self._strategy.turns(self.state) if turn.member not in self.slots.busy]
-        for turn in turns[: self.slots.room(len(turns))]:
+        for _ in range(min(len(turns), self.slots.room(len(turns)))):
+            turns.remove(turn := self.slots.first(turns))
             self._write("started", member=turn.member, until=turn.until)
             self.slots.give(turn)
 

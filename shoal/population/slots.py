@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -51,6 +51,9 @@ class SlotPool(Protocol):
 
     def room(self, wanted: int) -> int:
         """How many of so many turns can begin now."""
+
+    def first(self, turns: Sequence[Turn]) -> Turn:
+        """Whose turn begins next, where a slot is free."""
 
     def give(self, turn: Turn) -> None:
         """A member gets a slot that is free."""
@@ -99,6 +102,14 @@ class Slots:
     def room(self, wanted: int) -> int:
         """How many of so many turns can begin now."""
         return min(wanted, len(self.free))
+
+    def first(self, turns: Sequence[Turn]) -> Turn:
+        """Of those that go as far as the first: who was in a free slot before, else who was in none. In another slot a member has to
+        play its open episodes again."""
+        alike, free = [turn for turn in turns if turn.until == turns[0].until], self.free
+        back = [turn for turn in alike if self._were_in.get(turn.member) in free]
+        new = [turn for turn in alike if turn.member not in self._were_in]
+        return (back or new or alike)[0]
 
     def give(self, turn: Turn) -> None:
         """A member gets the slot that it was in before, where its environments may still be, or the first that is free."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from multiprocessing import Pipe, current_process
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shoal.base.errors import InputError, ShoalError
+from shoal.launchers.links import Limits
 from shoal.monitoring.run_folder import RunFolder
 from shoal.population.folder import PopulationFolder
+from shoal.population.slots import Slots, _Slot
+from shoal.population.turn import Result, Turn, to_bytes
 from shoal.runs.status import ended, obey
 from tests.population.small import learned, rows, swept
 
@@ -36,6 +41,51 @@ def test_members_are_ordinary_runs_and_share_processes(tmp_path: Path) -> None:
     assert all(turn["score"]["mean"] > 0 for turn in turns)
     assert sum(turn["steps"] for turn in turns) == done.state.steps
     assert len({turn["process"] for turn in turns}) == 2
+
+
+def test_who_was_in_a_free_slot_before_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there: dict[int, Connection] = {}
+
+    def started(number: int) -> _Slot:
+        here, there[number] = Pipe()
+        return _Slot(current_process(), here)
+
+    slots = Slots(tmp_path / "population.yaml", 2, Limits(60, 60))
+    monkeypatch.setattr(slots, "_start", started)
+    once, twice = ([Turn(f"m{number}", [], until) for number in range(4)] for until in (100, 200))
+    result = Result("turn ended", 100, 1, 100, None, 1.0, 1.0, 0.0, 0)
+
+    def gives(turns: list[Turn]) -> str:
+        turns.remove(turn := slots.first(turns))
+        slots.give(turn)
+        return turn.member
+
+    def leaves(member: str) -> None:
+        there[slots.busy[member]].send_bytes(to_bytes(result=result))
+        assert [turn.member for turn, _ in slots.ended()] == [member]
+
+    try:
+        assert [gives(once), gives(once)] == ["m0", "m1"]
+        leaves("m1")
+        assert gives(once) == "m2"  # where m1 was
+        leaves("m0")
+        assert gives(once) == "m3"
+        leaves("m2")
+        assert gives(twice) == "m1"  # though m0 comes first
+        leaves("m1")
+        assert gives(twice) == "m2"
+        leaves("m2")
+        assert gives(twice) == "m0"  # better in another slot than not at all
+        leaves("m3")
+        further = [Turn("m4", [], 300), Turn("m3", [], 200)]
+        assert gives(further) == "m4"  # the order of those that do not go as far is the strategy's
+    finally:
+        for end in there.values():
+            end.close()
+        for slot in list(slots._slots.values()):
+            slot.connection.close()
+        slots._slots.clear()
+        slots.close()
 
 
 def test_a_run_in_a_slot_is_the_run_of_the_inline_launcher(tmp_path: Path) -> None:

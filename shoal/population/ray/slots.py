@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
@@ -140,6 +140,10 @@ class RaySlots:
         if seconds > patience + STARTING:
             busy = _why_not(self._requested, self._experiment, free=True) or "see Ray's own logs"
             raise ShoalError(f"no slot began within {seconds:.0f} s: {busy}: {remedy}")
+
+    def first(self, turns: Sequence[Turn]) -> Turn:
+        """As they come: folders travel from home whichever slot it is."""
+        return turns[0]
 
     def give(self, turn: Turn) -> None:
         """A member gets a slot that is free, and its folder goes along."""
