@@ -104,7 +104,7 @@ class Slots:
         return min(wanted, len(self.free))
 
     def first(self, turns: Sequence[Turn]) -> Turn:
-        """Of those that go as far as the first: who was in a free slot before, else who was in none. In another slot a member has to
+        """Of those that go as far as the first: who was in a free slot before, else who was in none. In another slot one has to
         play its open episodes again."""
         alike, free = [turn for turn in turns if turn.until == turns[0].until], self.free
         back = [turn for turn in alike if self._were_in.get(turn.member) in free]
