@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from shoal.api.env import Episode
-from shoal.api.messages import Episodes, Finished, Message, Note, Numbers
+from shoal.api.messages import Episodes, Finished, Message, Note, Numbers, Shown
 from shoal.api.metric import Last, Mean, Metric, Total
 from shoal.api.orders import Heard, Order
 from shoal.api.policy_spec import PolicyPlan
@@ -37,6 +37,8 @@ PATIENCE = 0.02
 
 REFUSED = "refused by the parent"
 """How the reason begins of a child's run that was sent away."""
+SHOWING = 1.0
+"""Seconds between two looks at the parent, for people."""
 RECENT = 1000
 """Episodes of a round that its score is of, at most."""
 
@@ -133,6 +135,9 @@ class UplinkWorker(Worker):
         self._began = time.monotonic()
         self._episodes: list[float] = []
         self._metrics: dict[str, Metric] = {}
+        self._set_aside = 0
+        self._round_trip: float | None = None
+        self._shown = time.monotonic()
 
     def connect(self, call: Line) -> None:
         """Who carries contributions away."""
@@ -160,7 +165,17 @@ class UplinkWorker(Worker):
         if self._metrics:
             said.append(Numbers(self._metrics))
             self._metrics = {}
+        if time.monotonic() - self._shown >= SHOWING:
+            self._shown = time.monotonic()
+            said.append(Shown("parent", [self._row()]))
         return said or ([Numbers()] if waits else [])
+
+    def _row(self) -> dict[str, Any]:
+        """For people."""
+        return {
+            "connected": self._connected, "version": self._version, "rounds": self._round, "set aside": self._set_aside,
+            "round trip (s)": self._round_trip,
+        }  # fmt: skip
 
     # ------------------------------------------------------------ up
 
@@ -248,11 +263,13 @@ class UplinkWorker(Worker):
         answers = self._open >= 0
         self._down.give(self._sent if answers else self._base, weights, values, answered=answers)
         self._use(header, weights, values)
+        self._round_trip = time.monotonic() - self._began
         self._metrics |= {
             "federation/version": Last(header.version), "federation/nbytes_down": Total(sum(map(len, blocks))),
-            "federation/round_trip": Mean(time.monotonic() - self._began),
+            "federation/round_trip": Mean(self._round_trip),
         }  # fmt: skip
         if header.verdict == "set aside":
+            self._set_aside += 1
             return [Note(f"the parent set round {header.answers:,} aside")]
         return []
 

@@ -23,10 +23,10 @@ from shoal.federation.call import Answered, Call, Lost, Over, Welcomed, look
 from shoal.federation.channel import Channel, LostError
 from shoal.federation.credentials import Credentials
 from shoal.federation.frames import Frame, encode
-from shoal.federation.hub import Came, Hub, Joined, Left, Refused, kind_of
+from shoal.federation.hub import Came, Hub, Joined, Knocked, Left, Refused, kind_of
 from shoal.federation.layout import Layout, make_offer, mismatch
 from shoal.federation.messages import Contribution, Hello, Parcel, Weights
-from shoal.federation.network import NetworkThread, check_uri, listening, open_channel, parse_address
+from shoal.federation.network import NetworkThread, Strangers, check_uri, listening, open_channel, parse_address
 from tests.federation.certificates import authority, expired, free_port
 
 LAYOUT = Layout((("0.weight", (3, 4)), ("0.bias", (3,))), [4])
@@ -215,6 +215,27 @@ def test_who_shows_none_hears_nothing(site: Site) -> None:
 
     with pytest.raises((ssl.SSLError, ConnectionError)):
         say()
+
+
+def test_strangers_are_told_of_by_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who showed no certificate is counted, and nobody's address is told."""
+    monkeypatch.setattr(networks, "NO_CERTIFICATE", 0.5)
+    test_who_shows_none_hears_nothing(site)
+    assert "1 connections without a good certificate, 0 closed unread" in event(site.inbox, Knocked).said
+    test_a_round(site)
+    assert not [found for found in site.inbox.take(1.5) if isinstance(found, Knocked)], "who joins is no stranger"
+
+
+def test_a_flood_of_strangers_is_told_of_now_and_then() -> None:
+    now = [0.0]
+    strangers = Strangers(lambda: now[0])
+    told = 0
+    for number in range(1000):
+        strangers.knocked(("192.0.2.1", number))
+        strangers.too_many()
+        now[0] += 30
+        told += strangers.news() != ""
+    assert 8 <= told <= 12
 
 
 def test_a_child_takes_nobody_else_for_its_parent(site: Site) -> None:
