@@ -3,7 +3,7 @@
     fp32    the vector itself: what arrives is it, bit for bit
     fp16    differences, as float16
     int8    differences in blocks of 256 values: a float16 scale each, and whole numbers from -127 to 127
-    top_k   the largest differences: where they are, and how large, as float16
+    top_k   the largest differences: a bit for each place, and of those that are there whole numbers from -7 to 7, with scales
 
 All but the first lose something. Whoever sends keeps what was lost and adds it to the next difference (error feedback, Seide et al.
 2014), so that nothing is lost for good: sum(decoded) = sum(true) - residual. Both ends compute `decode` by the same float32
@@ -88,58 +88,76 @@ class Int8(Codec):
     """A quarter, and a scale for each block."""
 
     @property
-    def _blocks(self) -> int:
-        return -(-self.size // BLOCK)
-
-    @property
     def nbytes(self) -> int:
-        return 2 * self._blocks + self.size
+        return 2 * _blocks(self.size) + self.size
 
     def encode(self, vector: Vector, base: Vector) -> bytes:
-        padded = np.zeros(self._blocks * BLOCK, np.float32)
-        padded[: self.size] = np.clip(vector - base, -LARGEST, LARGEST)
-        blocks = padded.reshape(-1, BLOCK)
-        scales = _no_less((np.abs(blocks).max(1) / np.float32(127)).astype(np.float32))
-        steps = scales.astype(np.float32)[:, None]
-        whole = np.divide(blocks, steps, out=np.zeros_like(blocks), where=steps > 0)
-        return scales.tobytes() + np.clip(np.rint(whole), -127, 127).astype(np.int8).reshape(-1)[: self.size].tobytes()
+        scales, whole = _to_whole(np.clip(vector - base, -LARGEST, LARGEST), 127)
+        return scales.tobytes() + whole.tobytes()
 
     def _decode(self, data: bytes, base: Vector) -> Vector:
-        scales = np.frombuffer(data, "<f2", self._blocks).astype(np.float32)
-        whole = np.frombuffer(data, np.int8, self.size, 2 * self._blocks).astype(np.float32)
-        return base + whole * np.repeat(scales, BLOCK)[: self.size]
-
-
-def _no_less(scales: Vector) -> NDArray[np.float16]:
-    """As float16, rounded up: the largest value of a block must not lie beyond 127 steps."""
-    halves = scales.astype("<f2")
-    return np.where(halves.astype(np.float32) < scales, np.nextafter(halves, np.float16(np.inf)), halves).astype("<f2")
+        blocks = _blocks(self.size)
+        whole = np.frombuffer(data, np.int8, self.size, 2 * blocks)
+        return base + _from_whole(np.frombuffer(data, "<f2", blocks), whole)
 
 
 class TopK(Codec):
-    """The largest `share` of the differences; the others wait in the residual until they are large."""
+    """The largest `share` of the differences, with four bits each; the others wait in the residual until they are large."""
 
     def __init__(self, size: int, share: float) -> None:
         super().__init__(size)
         self._count = min(size, max(1, math.ceil(share * size))) if size else 0
+        self._map = -(-size // 8)
+        """Bytes that say which are there."""
 
     @property
     def nbytes(self) -> int:
-        return 6 * self._count
+        return self._map + 2 * _blocks(self._count) + -(-self._count // 2)
 
     def encode(self, vector: Vector, base: Vector) -> bytes:
         differences = np.clip(vector - base, -LARGEST, LARGEST)
-        order = np.argsort(-np.abs(differences), kind="stable")[: self._count]
-        places = np.sort(order)
-        return places.astype("<u4").tobytes() + differences[places].astype("<f2").tobytes()
+        there = np.zeros(self.size, bool)
+        there[np.argsort(-np.abs(differences), kind="stable")[: self._count]] = True
+        scales, whole = _to_whole(differences[there], 7)
+        pairs = np.zeros(2 * -(-self._count // 2), np.uint8)
+        pairs[: self._count] = whole + 8
+        return np.packbits(there).tobytes() + scales.tobytes() + (pairs[::2] | pairs[1::2] << 4).tobytes()
 
     def _decode(self, data: bytes, base: Vector) -> Vector:
-        places = np.frombuffer(data, "<u4", self._count).astype(np.int64)
-        if self._count and (places[-1] >= self.size or (np.diff(places) <= 0).any()):
-            raise FrameError("the places of parameters are not in order, or beyond the last")
+        bits = np.unpackbits(np.frombuffer(data, np.uint8, self._map)).astype(bool)
+        if bits.sum() != self._count or bits[self.size :].any():
+            raise FrameError(f"the places of {bits.sum()} parameters, and {self._count} are due")
+        blocks = _blocks(self._count)
+        pairs = np.frombuffer(data, np.uint8, -1, self._map + 2 * blocks)
+        whole = np.stack([pairs & 15, pairs >> 4], 1).reshape(-1)[: self._count].astype(np.int8) - 8
         vector = base.copy()
-        vector[places] += np.frombuffer(data, "<f2", self._count, 4 * self._count).astype(np.float32)
+        vector[bits[: self.size]] += _from_whole(np.frombuffer(data, "<f2", blocks, self._map), whole)
         return vector
+
+
+def _blocks(size: int) -> int:
+    return -(-size // BLOCK)
+
+
+def _to_whole(values: Vector, most: int) -> tuple[NDArray[np.float16], NDArray[np.int8]]:
+    """A float16 scale for each block, and whole numbers from -`most` to `most`."""
+    padded = np.zeros(_blocks(len(values)) * BLOCK, np.float32)
+    padded[: len(values)] = values
+    blocks = padded.reshape(-1, BLOCK)
+    scales = _no_less((np.abs(blocks).max(1, initial=0) / np.float32(most)).astype(np.float32))
+    steps = scales.astype(np.float32)[:, None]
+    whole = np.divide(blocks, steps, out=np.zeros_like(blocks), where=steps > 0)
+    return scales, np.clip(np.rint(whole), -most, most).astype(np.int8).reshape(-1)[: len(values)]
+
+
+def _from_whole(scales: NDArray[np.float16], whole: NDArray[np.int8]) -> Vector:
+    return whole.astype(np.float32) * np.repeat(scales.astype(np.float32), BLOCK)[: len(whole)]
+
+
+def _no_less(scales: Vector) -> NDArray[np.float16]:
+    """As float16, rounded up: the largest value of a block must not lie beyond the last step."""
+    halves = scales.astype("<f2")
+    return np.where(halves.astype(np.float32) < scales, np.nextafter(halves, np.float16(np.inf)), halves).astype("<f2")
 
 
 def make_codec(encoding: str, size: int, share: float) -> Codec:

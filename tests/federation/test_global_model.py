@@ -29,7 +29,7 @@ class Pupil:
 
     def __init__(self, parent: GlobalModel, name: str, encoding: str = "fp32", session: str = "0" * 32) -> None:
         self.parent, self.name, self.session = parent, name, session
-        self.codec = LAYOUT.codec(encoding, 0.05)
+        self.codec = LAYOUT.codec(encoding, FederationConfig().share)
         self.sender = Sender(self.codec)
         self.round, self.samples = 0, 10
         self.random = np.random.default_rng(sum(name.encode()))
