@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from shoal.base.config import Cadence, Config, Count, Duration
+from shoal.base.config import Config, Count, Duration, RoundCadence
 
 
 class MixingConfig(Config):
@@ -42,8 +42,8 @@ class AcceptanceConfig(Config):
 class FederationConfig(Config):
     """A parent and its children: read by `shoal parent` and `shoal child`."""
 
-    every: Cadence = "20 updates"
-    """A child's round: so many updates, environment steps, or so much time."""
+    every: RoundCadence = "20 updates"
+    """A child's round: so many updates, environment steps, episodes, or so much time."""
     encoding: Literal["fp32", "fp16", "int8", "top_k"] = "fp32"
     """How parameters travel, both ways; all but fp32 lose something, which is made up for in later rounds."""
     share: float = Field(0.25, gt=0, le=1)

@@ -223,13 +223,13 @@ def test_a_child_on_two_cores(federation: Federation) -> None:
 
 @pytest.mark.slow
 def test_children_that_replay(tmp_path: Path) -> None:
-    """DQN, with a replay memory in a buffer worker."""
+    """DQN, with a replay memory in a buffer worker; rounds are so many episodes."""
     recipe = """
 env: {id: CartPole-v1, num_envs: 4}
 algorithm: {name: dqn, unroll: 4, batch: 32, capacity: 1024, warmup: 64}
 model: {name: mlp, hidden: [16]}
 placement: {buffers: 1}
-federation: {every: 20 updates}
+federation: {every: 5 episodes}
 log: {tensorboard: false}
 name: toy
 """
