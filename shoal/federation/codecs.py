@@ -3,7 +3,7 @@
     fp32    the vector itself: what arrives is it, bit for bit
     fp16    differences, as float16
     int8    differences in blocks of 256 values: a float16 scale each, and whole numbers from -127 to 127
-    top_k   the largest differences: a bit for each place, and of those that are there whole numbers from -7 to 7, with scales
+    top_k   the largest differences: a bit for each place, and of those that are there a sign, and a float16 mean of each 256
 
 All but the first lose something. Whoever sends keeps what was lost and adds it to the next difference (error feedback, Seide et al.
 2014), so that nothing is lost for good: sum(decoded) = sum(true) - residual. Both ends compute `decode` by the same float32
@@ -92,46 +92,54 @@ class Int8(Codec):
         return 2 * _blocks(self.size) + self.size
 
     def encode(self, vector: Vector, base: Vector) -> bytes:
-        scales, whole = _to_whole(np.clip(vector - base, -LARGEST, LARGEST), 127)
-        return scales.tobytes() + whole.tobytes()
+        padded = np.zeros(_blocks(self.size) * BLOCK, np.float32)
+        padded[: self.size] = np.clip(vector - base, -LARGEST, LARGEST)
+        blocks = padded.reshape(-1, BLOCK)
+        scales = _no_less((np.abs(blocks).max(1) / np.float32(127)).astype(np.float32))
+        steps = scales.astype(np.float32)[:, None]
+        whole = np.divide(blocks, steps, out=np.zeros_like(blocks), where=steps > 0)
+        return scales.tobytes() + np.clip(np.rint(whole), -127, 127).astype(np.int8).reshape(-1)[: self.size].tobytes()
 
     def _decode(self, data: bytes, base: Vector) -> Vector:
-        blocks = _blocks(self.size)
-        whole = np.frombuffer(data, np.int8, self.size, 2 * blocks)
-        return base + _from_whole(np.frombuffer(data, "<f2", blocks), whole)
+        scales = np.frombuffer(data, "<f2", _blocks(self.size)).astype(np.float32)
+        whole = np.frombuffer(data, np.int8, self.size, 2 * len(scales)).astype(np.float32)
+        return base + whole * np.repeat(scales, BLOCK)[: self.size]
 
 
 class TopK(Codec):
-    """The largest `share` of the differences, with four bits each; the others wait in the residual until they are large."""
+    """The largest `share` of the differences, each as the mean of its block with a sign; all else waits in the residual until it is
+    large. Optimisers that divide by a second moment move all parameters about equally far: many with one bit are worth more than
+    few with many.
+    """
 
     def __init__(self, size: int, share: float) -> None:
         super().__init__(size)
         self._count = min(size, max(1, math.ceil(share * size))) if size else 0
-        self._map = -(-size // 8)
-        """Bytes that say which are there."""
+        self._map, self._signs = -(-size // 8), -(-self._count // 8)
+        """Bytes that say which are there, and which of those are negative."""
 
     @property
     def nbytes(self) -> int:
-        return self._map + 2 * _blocks(self._count) + -(-self._count // 2)
+        return self._map + 2 * _blocks(self._count) + self._signs
 
     def encode(self, vector: Vector, base: Vector) -> bytes:
         differences = np.clip(vector - base, -LARGEST, LARGEST)
         there = np.zeros(self.size, bool)
         there[np.argsort(-np.abs(differences), kind="stable")[: self._count]] = True
-        scales, whole = _to_whole(differences[there], 7)
-        pairs = np.zeros(2 * -(-self._count // 2), np.uint8)
-        pairs[: self._count] = whole + 8
-        return np.packbits(there).tobytes() + scales.tobytes() + (pairs[::2] | pairs[1::2] << 4).tobytes()
+        values = differences[there]
+        starts = np.arange(0, self._count, BLOCK)
+        sums = np.add.reduceat(np.abs(values), starts) if self._count else values
+        means = (sums / np.minimum(BLOCK, self._count - starts)).astype("<f2")
+        return np.packbits(there).tobytes() + means.tobytes() + np.packbits(values < 0).tobytes()
 
     def _decode(self, data: bytes, base: Vector) -> Vector:
-        bits = np.unpackbits(np.frombuffer(data, np.uint8, self._map)).astype(bool)
-        if bits.sum() != self._count or bits[self.size :].any():
-            raise FrameError(f"the places of {bits.sum()} parameters, and {self._count} are due")
-        blocks = _blocks(self._count)
-        pairs = np.frombuffer(data, np.uint8, -1, self._map + 2 * blocks)
-        whole = np.stack([pairs & 15, pairs >> 4], 1).reshape(-1)[: self._count].astype(np.int8) - 8
+        there = np.unpackbits(np.frombuffer(data, np.uint8, self._map)).astype(bool)
+        if there.sum() != self._count or there[self.size :].any():
+            raise FrameError(f"the places of {there.sum()} parameters, and {self._count} are due")
+        means = np.frombuffer(data, "<f2", _blocks(self._count), self._map).astype(np.float32)
+        negative = np.unpackbits(np.frombuffer(data, np.uint8, self._signs, len(data) - self._signs))[: self._count]
         vector = base.copy()
-        vector[bits[: self.size]] += _from_whole(np.frombuffer(data, "<f2", blocks, self._map), whole)
+        vector[there[: self.size]] += np.repeat(means, BLOCK)[: self._count] * (1 - 2 * negative.astype(np.float32))
         return vector
 
 
@@ -139,23 +147,8 @@ def _blocks(size: int) -> int:
     return -(-size // BLOCK)
 
 
-def _to_whole(values: Vector, most: int) -> tuple[NDArray[np.float16], NDArray[np.int8]]:
-    """A float16 scale for each block, and whole numbers from -`most` to `most`."""
-    padded = np.zeros(_blocks(len(values)) * BLOCK, np.float32)
-    padded[: len(values)] = values
-    blocks = padded.reshape(-1, BLOCK)
-    scales = _no_less((np.abs(blocks).max(1, initial=0) / np.float32(most)).astype(np.float32))
-    steps = scales.astype(np.float32)[:, None]
-    whole = np.divide(blocks, steps, out=np.zeros_like(blocks), where=steps > 0)
-    return scales, np.clip(np.rint(whole), -most, most).astype(np.int8).reshape(-1)[: len(values)]
-
-
-def _from_whole(scales: NDArray[np.float16], whole: NDArray[np.int8]) -> Vector:
-    return whole.astype(np.float32) * np.repeat(scales.astype(np.float32), BLOCK)[: len(whole)]
-
-
 def _no_less(scales: Vector) -> NDArray[np.float16]:
-    """As float16, rounded up: the largest value of a block must not lie beyond the last step."""
+    """As float16, rounded up: the largest value of a block must not lie beyond 127 steps."""
     halves = scales.astype("<f2")
     return np.where(halves.astype(np.float32) < scales, np.nextafter(halves, np.float16(np.inf)), halves).astype("<f2")
 

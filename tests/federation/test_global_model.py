@@ -85,7 +85,7 @@ def test_both_ends_know_what_a_child_has(encoding: str) -> None:
         parent.mix(parent.ready(0.0))
         child.take(parent.answer(child.name, "mixed"))
         assert parent.children[child.name].base.tobytes() == child.weights.tobytes()
-    for _ in range(200):  # nobody learns any more: what was kept back arrives in the end
+    for _ in range(500):  # nobody learns any more: what was kept back arrives in the end
         for child in children:
             child.give(np.zeros(600))
             parent.mix(parent.ready(0.0))
