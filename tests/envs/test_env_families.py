@@ -28,12 +28,15 @@ FAMILIES = {
     "pyspiel": ["openspiel/kuhn_poker"],
     "envpool": ["envpool/Pong-v5", "envpool/HalfCheetah-v4"],
     "highway_env": ["highway/highway-fast-v0", "highway/parking-v0"],
+    "vizdoom": ["vizdoom/VizdoomBasic-v1"],
+    "multi_agent_ale_py": ["atari/pong_v3"],
     "jaxmarl": ["jaxmarl/MPE_simple_spread_v3"],
     "pgx": ["pgx/tic_tac_toe"],
 }
 """Package -> ids."""
 EXTRAS = {
     "gymnasium_robotics": "mamujoco", "pyspiel": "openspiel", "highway_env": "highway",
+    "multi_agent_ale_py": "pettingzoo-atari",
 }  # fmt: skip
 
 
@@ -159,5 +162,5 @@ def test_every_family_is_listed_with_its_extra() -> None:
         "optional-dependencies"
     ]
     listed = family_extras()
-    assert {"envpool", "highway", "jaxmarl", "pgx", "openspiel", "minigrid"} <= set(listed)
+    assert {"envpool", "highway", "vizdoom", "atari", "jaxmarl", "pgx", "openspiel", "minigrid"} <= set(listed)
     assert set(listed.values()) <= set(extras)
