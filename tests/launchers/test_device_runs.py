@@ -78,6 +78,16 @@ def test_a_run_there_has_the_weights_of_one_here(name: str, tmp_path: Path) -> N
         assert torch.allclose(there[key], tensor, 1e-4, 1e-5), f"{key}: {(there[key] - tensor).abs().max()}"
 
 
+def test_replay_may_lie_there(tmp_path: Path) -> None:
+    """To the bit, with priorities."""
+    own, kept = RUNS["dqn"], {**THERE, "replay_device": "trainer"}
+    here, there = weights(tmp_path, "cpu", placed(own, THERE)), weights(tmp_path, "there", placed(own, kept))
+    assert all(torch.equal(tensor, there[key]) for key, tensor in here.items())
+    program = expand(experiment(**placed(own, kept)))
+    shown = plan_of(program)["policies"]["agent"]
+    assert shown["on_device"]["bytes_of_replay"] == shown["bytes_of_replay"] > 1_000
+
+
 def test_processes_and_policy_workers_there(tmp_path: Path) -> None:
     """Under `local` every process finds the device by itself; at lag 0 the bits are those of `inline`."""
     workers = {**THERE, "policy_device": "auto", "actors": 1, "inference": "worker"}
@@ -112,6 +122,7 @@ def test_a_device_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     ("placement", "said"),
     [
         ({"policy_device": "cuda"}, "set placement.inference = worker"),
+        ({"device": "cuda", "replay_device": "trainer", "buffers": 1}, "remove placement.buffers"),
         ({"device": "cuda", "trainers": 2, "agree": "hogwild"}, "hogwild replicas share memory of the CPU"),
     ],
 )
