@@ -1,8 +1,9 @@
 """EnvPool's environments behind the contract of Env, beside EnvPool's own loop: same copies, threads and random actions, in turns.
 
-`env` is `Env.step`, what an actor calls; `envpool` is the `step` of a pool as EnvPool's users call it. Prints steps per second of
-both and the share that is left; calls that only reset a copy that ended are steps of neither. (It is not called envpool.py: that
-would be imported in the place of the package.)
+`env` is `Env.step`, what an actor calls; `envpool` is the `step` of a pool as EnvPool's users call it. Both are open at once and
+take short turns, so that what the machine does meanwhile it does to both. Prints steps per second of both and the share that is
+left; calls that only reset a copy that ended are steps of neither. (It is not called envpool.py: that would be imported in the
+place of the package.)
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,7 @@ SIDES = {"envpool": peer, "env": ours}
 
 
 def rate(lap: Lap, seconds: float) -> float:
-    """Steps per second; one lap warms up."""
-    lap()
+    """Steps per second."""
     began, steps = time.perf_counter(), 0
     while (spent := time.perf_counter() - began) < seconds:
         steps += lap()
@@ -87,8 +87,8 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--copies", type=int, default=64)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each turn")
+    parser.add_argument("--repeats", type=int, default=15, help="turns of each")
     parser.add_argument("--json", type=Path, help="write all measurements here")
     options = parser.parse_args()
     if importlib.util.find_spec("envpool") is None:
@@ -97,10 +97,15 @@ def main() -> None:
     print(f"{machine()}, {options.copies} copies, {options.threads} threads", flush=True)
     results: dict[str, dict[str, list[float]]] = {task: {name: [] for name in SIDES} for task in options.tasks}
     for task, found in results.items():
-        for _ in range(options.repeats):
-            for name, side in SIDES.items():
-                with side(task, options.copies, options.threads) as lap:
-                    found[name].append(rate(lap, options.seconds))
+        with ExitStack() as stack:
+            laps = {
+                name: stack.enter_context(side(task, options.copies, options.threads)) for name, side in SIDES.items()
+            }
+            for lap in laps.values():  # warms up
+                lap()
+            for turn in range(options.repeats):
+                for name in list(laps)[:: 1 if turn % 2 else -1]:
+                    found[name].append(rate(laps[name], options.seconds))
         for name, rates in found.items():
             print(f"  {task:16} {name:8} {median(rates, 0):>32} steps/s", flush=True)
         print(f"  {task:16} share    {ratio(found['env'], found['envpool']):32.2f}", flush=True)

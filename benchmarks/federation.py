@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from shoal.api.experiment import load_experiment
 from shoal.api.federation import FederationConfig
-from shoal.api.messages import Message
+from shoal.api.messages import Episodes, Message
+from shoal.api.orders import Heard
 from shoal.base.seeding import derive_seed
 from shoal.envs.curriculum import make_staged
 from shoal.evaluation.episodes import copies_for
@@ -95,6 +96,8 @@ class Pupil:
         self.direct = Direct.made[-1]
 
     def receive(self, message: Message) -> None:
+        if isinstance(message, Episodes):
+            self._launcher.order("uplink", Heard(message))
         self.controller.receive(message)
         self.controller.todo.clear()
 
@@ -178,6 +181,7 @@ class Classroom:
         offer = make_offer(recipe, FINGERPRINT, self.layout, config)
         for number, pupil in enumerate(self.pupils):
             parcel = self.model.join(pupil.name, number + 1, "0" * 32, "here")
+            self.nbytes += sum(map(len, parcel.blocks))
             pupil.direct.events.append(Welcomed(offer, parcel.header, parcel.blocks))  # type: ignore[arg-type]
 
     def turn(self, attack: Attack, attackers: int) -> None:
@@ -284,21 +288,24 @@ def _rounds(config: FederationConfig) -> list[str]:
 
 
 def encodings(args: argparse.Namespace) -> None:
-    """A row per encoding and seed."""
+    """A row per encoding and seed, then medians; bytes are those of weights, both ways, until the bar was seen to be reached."""
     print(
-        "| encoding | seed | reached | steps | versions | bytes | of fp32 |\n|---|---|---|---|---|---|---|", flush=True
+        "| encoding | seed | reached | steps | versions | bytes | each version |\n|---" + "|---" * 6 + "|", flush=True
     )
-    whole: dict[int, int] = {}
-    for encoding in ("fp32", "fp16", "int8", "top_k"):
-        for seed in range(1, args.seeds + 1):
-            config = FederationConfig(encoding=encoding, every=args.every, quorum="all")
+    nbytes: dict[str, list[float]] = {}
+    for encoding in args.encodings.split(";"):
+        for seed in range(args.first, args.first + args.seeds):
+            config = FederationConfig(encoding=encoding, every=args.every, quorum="all", share=args.share)
             done = Classroom(args.recipe, [], config, args.children, seed).run(args.bar, args.steps)
-            whole.setdefault(seed, done.nbytes)
-            share = done.nbytes / done.version / (whole[seed] / whole.setdefault(-seed, done.version))
+            nbytes.setdefault(encoding, []).append(done.nbytes if done.reached else np.inf)
             print(
                 f"| {encoding} | {seed} | {'yes' if done.reached else f'no, {done.best:.0f}'} | {done.steps:,} | "
-                f"{done.version} | {done.nbytes:,} | {100 * share:.1f} % per version |", flush=True,
+                f"{done.version} | {done.nbytes:,} | {done.nbytes / done.version:,.0f} |", flush=True,
             )  # fmt: skip
+    medians = {encoding: float(np.median(found)) for encoding, found in nbytes.items()}
+    for encoding, median in medians.items():
+        share = f", {100 * median / medians['fp32']:.1f} % of fp32" if "fp32" in medians else ""
+        print(f"{encoding}: median {median:,.0f} bytes{share}", flush=True)
 
 
 def attackers(args: argparse.Namespace) -> None:
@@ -324,6 +331,9 @@ def main() -> None:
     parser.add_argument("--bar", type=float, default=475.0)
     parser.add_argument("--steps", type=int, default=300_000)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first", type=int, default=1, help="of the seeds")
+    parser.add_argument("--encodings", default="fp32;fp16;int8;top_k")
+    parser.add_argument("--share", type=float, default=FederationConfig().share, help="of top_k")
     parser.add_argument("--every", default="10 updates")
     parser.add_argument("--attacks", default="")
     parser.add_argument("--defences", default="")

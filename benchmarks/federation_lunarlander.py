@@ -67,7 +67,7 @@ def run(seed: int, children: int, args: argparse.Namespace) -> Timing:
     place = Path(tempfile.mkdtemp(prefix="federation"))
     recipe = find("lunarlander-a4c").read_text().replace("return: 200", f"return: {args.bar:g}") + "name: toy\n"
     made = Federation(place, *NAMES[:children], recipe=recipe)
-    settings = [f"seed={seed}", f"stop.steps={args.steps}", *args.set]
+    settings = [f"seed={seed}", f"stop.steps={args.steps}", *args.set, *(args.single if children == 1 else [])]
     try:
         parent = made.parent(*settings, wrap=pinned(0))
         for core, name in enumerate(NAMES[:children]):
@@ -92,22 +92,34 @@ def cell(found: Timing) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="how many")
+    parser.add_argument("--first", type=int, default=1, help="of the seeds: to measure them in pieces")
+    parser.add_argument("--only", type=int, choices=[1, 2], help="children: to measure it in pieces")
     parser.add_argument("--bar", type=float, default=200.0)
     parser.add_argument("--steps", type=int, default=2_000_000, help="of all children, after which one is given up")
     parser.add_argument("--patience", type=float, default=1800.0, help="seconds, the same")
     parser.add_argument("--set", nargs="*", default=[], help="KEY=VALUE of the recipe, at both ends")
+    parser.add_argument(
+        "--single",
+        nargs="*",
+        default=["federation.mixing.lr=1"],
+        help="the same, of one child: by default it is local training",
+    )
     args = parser.parse_args()
     print(f"{time.strftime('%Y-%m-%d')}: `{' '.join(['python', *sys.argv])}`\n")
     print("| seed | one child | two children |\n|---|---|---|", flush=True)
     seconds: dict[int, list[float]] = {1: [], 2: []}
-    for seed in range(1, args.seeds + 1):
+    for seed in range(args.first, args.first + args.seeds):
         cells = []
         for children in (1, 2) if seed % 2 else (2, 1):  # neither is always the first
+            if args.only not in (None, children):
+                continue
             found = run(seed, children, args)
             seconds[children].append(found.seconds if found.reached else float("inf"))
             cells.append((children, cell(found)))
         print(f"| {seed} | " + " | ".join(words for _, words in sorted(cells)) + " |", flush=True)
+    if args.only is not None:
+        return
     one, two = (statistics.median(seconds[children]) for children in (1, 2))
     print(f"| median | {one:.0f} s | {two:.0f} s |")
     sys.exit(0 if two < one else 1)

@@ -38,9 +38,10 @@ RLLIB = {
 }
 
 
-def sides_of(peers: list[str]) -> list[Side]:
-    """All settings of everybody."""
-    return all_sides("shoal_dqn.py", OURS, peers, {"sb3": ("sb3_dqn.py", SB3), "rllib": ("rllib_dqn.py", RLLIB)})
+def sides_of(peers: list[str], ours: list[str]) -> list[Side]:
+    """Settings of everybody."""
+    chosen = {words: OURS[words] for words in ours}
+    return all_sides("shoal_dqn.py", chosen, peers, {"sb3": ("sb3_dqn.py", SB3), "rllib": ("rllib_dqn.py", RLLIB)})
 
 
 def main() -> None:
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=10_000, help="rows that are kept")
     parser.add_argument("--warmup", type=int, default=320, help="steps before the first update")
     parser.add_argument("--peers", nargs="*", default=["sb3", "rllib"])
+    parser.add_argument("--ours", nargs="*", default=list(OURS), choices=list(OURS), help="which of our settings")
     parser.add_argument("--json", type=Path, help="write all measurements here")
     options = parser.parse_args()
     if importlib.util.find_spec("ale_py") is None:
@@ -64,7 +66,13 @@ def main() -> None:
         return
     taken = ("unroll", "updates", "batch", "target_every", "capacity", "warmup", "seconds")
     settings = {"world": "pong", "num_envs": options.copies, **{name: getattr(options, name) for name in taken}}
-    compare(sides_of(options.peers), {**settings, "lr": 1e-4}, options.repeats, options.json, limited_by="dqn_limit.py")
+    compare(
+        sides_of(options.peers, options.ours),
+        {**settings, "lr": 1e-4},
+        options.repeats,
+        options.json,
+        limited_by="dqn_limit.py",
+    )
 
 
 if __name__ == "__main__":

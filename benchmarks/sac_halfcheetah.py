@@ -32,9 +32,10 @@ SB3 = {
 }
 
 
-def sides_of(peers: list[str]) -> list[Side]:
-    """All settings of everybody."""
-    return all_sides("shoal_sac.py", OURS, peers, {"sb3": ("sb3_sac.py", SB3)})
+def sides_of(peers: list[str], ours: list[str]) -> list[Side]:
+    """Settings of everybody."""
+    chosen = {words: OURS[words] for words in ours}
+    return all_sides("shoal_sac.py", chosen, peers, {"sb3": ("sb3_sac.py", SB3)})
 
 
 def main() -> None:
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=100_000, help="rows that are kept")
     parser.add_argument("--warmup", type=int, default=1_000, help="steps before the first update")
     parser.add_argument("--peers", nargs="*", default=["sb3"])
+    parser.add_argument("--ours", nargs="*", default=list(OURS), choices=list(OURS), help="which of our settings")
     parser.add_argument("--json", type=Path, help="write all measurements here")
     options = parser.parse_args()
     if importlib.util.find_spec("mujoco") is None:
@@ -55,7 +57,7 @@ def main() -> None:
         return
     taken = ("unroll", "updates", "batch", "capacity", "warmup", "seconds")
     settings = {"num_envs": options.copies, "lr": 3e-4, **{name: getattr(options, name) for name in taken}}
-    compare(sides_of(options.peers), settings, options.repeats, options.json, limited_by="sac_limit.py")
+    compare(sides_of(options.peers, options.ours), settings, options.repeats, options.json, limited_by="sac_limit.py")
 
 
 if __name__ == "__main__":

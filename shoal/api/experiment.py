@@ -109,6 +109,8 @@ class PlacementConfig(Config):
     """Actors live in the process of their trainer, and take turns with it; otherwise in processes of their own."""
     device: str = "cpu"
     """Where trainers learn: `cpu`, `cuda` (replicas are dealt over all there are), `cuda:1`, `mps`, or `auto`: by a probe."""
+    replay_device: Literal["cpu", "trainer"] = "cpu"
+    """Where a trainer on a device keeps what it replays: in the memory of the CPU, or on that device (`trainer`)."""
     threads: Annotated[Annotated[Count, Field(ge=1)] | Literal["auto"], BeforeValidator(_as_threads)] = "auto"
     """Threads with which a trainer learns; actors have one. `auto`: 1, unless the probe of a shape finds that more are worth it."""
     policy_device: str = "cpu"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from shoal.base.config import Cadence, Config, Count, Duration
+from shoal.base.config import Config, Count, Duration, RoundCadence
 
 
 class MixingConfig(Config):
@@ -42,12 +42,12 @@ class AcceptanceConfig(Config):
 class FederationConfig(Config):
     """A parent and its children: read by `shoal parent` and `shoal child`."""
 
-    every: Cadence = "20 updates"
-    """A child's round: so many updates, environment steps, or so much time."""
+    every: RoundCadence = "20 updates"
+    """A child's round: so many updates, environment steps, episodes, or so much time."""
     encoding: Literal["fp32", "fp16", "int8", "top_k"] = "fp32"
     """How parameters travel, both ways; all but fp32 lose something, which is made up for in later rounds."""
-    share: float = Field(0.05, gt=0, le=1)
-    """Of `top_k`: the part of the values that travels."""
+    share: float = Field(0.6, gt=0, le=1)
+    """Of `top_k`: the part of the values that travels, with a bit each."""
     alpha: float = Field(1.0, gt=0, le=1)
     """How much of the parent's weights a child takes: 1 goes to them, less stays nearer to its own."""
     quorum: Annotated[Count, Field(ge=1)] | Literal["all"] = 1

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from shoal.base.cadence import parse_cadence
+from shoal.base.cadence import parse_cadence, parse_round
 from shoal.base.duration import parse_duration
 from shoal.base.errors import InputError
 from shoal.base.files import read_small
@@ -39,6 +39,9 @@ Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
 
 Cadence = Annotated[float | str, BeforeValidator(parse_cadence)]
 """A Duration, or `100_000 steps`, or `50 updates`."""
+
+RoundCadence = Annotated[float | str, BeforeValidator(parse_round)]
+"""A Cadence, or `20 episodes`."""
 
 
 def _as_target(value: Any) -> Any:

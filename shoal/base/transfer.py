@@ -13,13 +13,14 @@ _PINNED = ("cuda", "xpu")
 
 
 def to_device(tree: Tree, device: torch.device) -> Tree:
-    """CPU tensors -> the same on a device. Nobody waits; the tensors may be written to as soon as this returns."""
-    return _moved(tree, lambda packed: packed.to(device, non_blocking=True), pinned=device.type in _PINNED)
+    """CPU tensors -> the same on a device, where others may be already. Nobody waits; the tensors may be written to as soon as
+    this returns."""
+    return _moved(tree, lambda packed: packed.to(device, non_blocking=True), pinned=device.type in _PINNED, away=device)
 
 
 def to_cpu(tree: Tree) -> Tree:
     """Tensors of a device -> the same on the CPU, once they are there."""
-    return _moved(tree, Tensor.cpu, pinned=False)
+    return _moved(tree, Tensor.cpu, pinned=False, away=torch.device(CPU))
 
 
 class Road:
@@ -59,11 +60,11 @@ def cpu_memory(nbytes: int, device: torch.device) -> Tensor:
     return torch.empty(nbytes, dtype=torch.uint8, pin_memory=device.type in _PINNED)
 
 
-def _moved(tree: Tree, send, *, pinned: bool) -> Tree:  # type: ignore[no-untyped-def]
+def _moved(tree: Tree, send, *, pinned: bool, away: torch.device) -> Tree:  # type: ignore[no-untyped-def]
     leaves = [leaf for _, leaf in tree_leaves(tree)]
-    moved: dict[int, Tensor] = {}
-    for dtype in dict.fromkeys(leaf.dtype for leaf in leaves):
-        own = [i for i, leaf in enumerate(leaves) if leaf.dtype == dtype]
+    moved = {i: leaf for i, leaf in enumerate(leaves) if leaf.device.type == away.type}
+    for dtype in dict.fromkeys(leaf.dtype for i, leaf in enumerate(leaves) if i not in moved):
+        own = [i for i, leaf in enumerate(leaves) if leaf.dtype == dtype and i not in moved]
         sizes = [leaves[i].numel() for i in own]
         packed = torch.empty(sum(sizes), dtype=dtype, device=leaves[own[0]].device, pin_memory=pinned)
         for place, i in zip(packed.split(sizes), own, strict=True):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+
+from shoal.base.transfer import to_device
 
 
 @dataclass
@@ -14,6 +19,13 @@ class Draw:
 
     places: np.ndarray
     records: np.ndarray
+    _there: Tensor | None = None
+
+    def places_on(self, device: torch.device) -> Tensor:
+        """They go over once."""
+        if self._there is None:
+            self._there = to_device(torch.from_numpy(self.places), device)
+        return self._there
 
 
 class Column(ABC):
@@ -24,8 +36,8 @@ class Column(ABC):
         """So many sequences from `place` on, shaped as a Fragment has them, as is `valid`."""
 
     @abstractmethod
-    def drawn(self, draw: Draw) -> np.ndarray:
-        """A copy of those drawn, shaped as a Fragment has them."""
+    def drawn(self, draw: Draw) -> Any:
+        """A copy of those drawn, shaped as a Fragment has them: numpy or, where they lie on a device, a tensor of it."""
 
     @abstractmethod
     def draw_into(self, draw: Draw, out: np.ndarray) -> None:
@@ -33,7 +45,12 @@ class Column(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that it holds, by name: views to save from and to load into."""
+        """All that it holds, by name, to save."""
+
+    def load(self, arrays: dict[str, np.ndarray]) -> None:
+        """Hold these, shaped as `arrays`."""
+        for name, own in self.arrays().items():
+            own[...] = arrays[name]
 
     @property
     def nbytes(self) -> int:

@@ -7,17 +7,21 @@ array of a Fragment, of all sequences.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 
 import numpy as np
+import torch
 
 from shoal.api.fragment import PER_LANE, Fragment
 from shoal.api.sight import OWN
+from shoal.base.device import CPU
 from shoal.base.tree import Tree, tree_leaves, tree_map
 from shoal.buffers.column import ArrayColumn, Column, Draw
+from shoal.buffers.on_device import DeviceColumn, DeviceStackColumn
 from shoal.buffers.stacks import Stack, StackColumn
 
+HERE = torch.device(CPU)
 SMALL = 512
 """Bytes of a sequence's array that still lies in the record."""
 STACKS = ("observation", f"observation/{OWN}")
@@ -25,11 +29,14 @@ STACKS = ("observation", f"observation/{OWN}")
 
 
 class Columns:
-    """Room for `sequences` lanes that are shaped as those of `example`, filled with zeros."""
+    """Room for `sequences` lanes that are shaped as those of `example`, filled with zeros. `device`: where large arrays and small
+    ones lie; what is drawn is there, too."""
 
-    def __init__(self, example: Fragment, sequences: int, stack: Stack | None = None) -> None:
-        self._stack = stack
-        self._records = np.zeros(sequences, _record(example))
+    def __init__(
+        self, example: Fragment, sequences: int, stack: Stack | None = None, device: torch.device = HERE
+    ) -> None:
+        self._stack, self._device = stack, device
+        self._records = np.zeros(sequences, _record(example) if device.type == CPU else np.dtype([]))
         made = {path: self._column(name, path, leaf) for name, path, leaf in _leaves(example)}
         self._tree = {name: _shaped(name, getattr(example, name), made) for name in _names()}
 
@@ -38,9 +45,17 @@ class Columns:
         if path in (self._records.dtype.names or ()):
             return ArrayColumn(self._records[path].swapaxes(0, axis), axis, path)
         sequences = len(self._records)
-        if (stack := _stack_of(path, leaf, self._stack)) is not None:
-            return StackColumn(leaf, sequences, stack)
-        return ArrayColumn(np.zeros((*leaf.shape[:axis], sequences, *leaf.shape[axis + 1 :]), leaf.dtype), axis)
+        stack, here = _stack_of(path, leaf, self._stack), self._device.type == CPU
+        if stack is not None:
+            return (
+                StackColumn(leaf, sequences, stack) if here else DeviceStackColumn(leaf, sequences, stack, self._device)
+            )
+        shape = (*leaf.shape[:axis], sequences, *leaf.shape[axis + 1 :])
+        return (
+            ArrayColumn(np.zeros(shape, leaf.dtype), axis)
+            if here
+            else DeviceColumn(shape, leaf.dtype, axis, self._device)
+        )
 
     @property
     def nbytes(self) -> int:
@@ -69,10 +84,15 @@ class Columns:
             tree_map(lambda own, out: own.draw_into(draw, out), column, getattr(batch, name))
 
     def arrays(self) -> Iterator[tuple[str, np.ndarray]]:
-        """All that is held, by name: views to save from and to load into."""
+        """All that is held, by name, to save."""
         for path, column in tree_leaves(self._tree, "columns"):
             for part, array in column.arrays().items():
                 yield f"{path}/{part}" if part else path, array
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Hold these, by the names of `arrays`."""
+        for path, column in tree_leaves(self._tree, "columns"):
+            column.load({part: arrays[f"{path}/{part}" if part else path] for part in column.arrays()})
 
 
 def replay_nbytes(example: Fragment, sequences: int, stack: Stack | None = None) -> int:

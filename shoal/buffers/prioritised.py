@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from shoal.api.algorithm import Priorities
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Metric
+from shoal.buffers.columns import HERE
 from shoal.buffers.sequences import SequenceReplay
 from shoal.buffers.stacks import Stack
 from shoal.buffers.sum_tree import SumTree, tree_nbytes
@@ -31,8 +33,9 @@ class PrioritisedReplay(SequenceReplay):
         seed: int,
         slot: int = 0,
         stack: Stack | None = None,
+        device: torch.device = HERE,
     ) -> None:
-        super().__init__(example, sequences, seed=seed, slot=slot, stack=stack)
+        super().__init__(example, sequences, seed=seed, slot=slot, stack=stack, device=device)
         self._priorities, self._tree = priorities, SumTree(sequences)
         self._greatest, self._beta = 1.0, beta_at(priorities, 0)
         self.stale = 0

@@ -9,11 +9,12 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from shoal.api.fragment import Fragment
 from shoal.api.metric import Last, Metric
 from shoal.base.seeding import Generators
-from shoal.buffers.columns import Columns
+from shoal.buffers.columns import HERE, Columns
 from shoal.buffers.stacks import Stack
 
 
@@ -30,15 +31,17 @@ class SequenceReplay(ABC):
     """Keeps the last `sequences` sequences. Of valid rows, always: inserted = held + evicted. A subclass says which are drawn.
 
     `example` gives shapes and dtypes: a Fragment of one lane or more, whatever it holds.
-    `stack`: its observations are stacks of images, each of which is kept once.
+    `stack`: its observations are stacks of images, each of which is kept once. `device`: where contents lie; which sequences are
+    drawn is the CPU's affair.
     """
 
     def __init__(
-        self, example: Fragment, sequences: int, *, seed: int, slot: int = 0, stack: Stack | None = None
-    ) -> None:
+        self, example: Fragment, sequences: int, *, seed: int, slot: int = 0, stack: Stack | None = None,
+        device: torch.device = HERE,
+    ) -> None:  # fmt: skip
         self.sequences, self._slot = sequences, slot
         self._generators = Generators(seed, "replay")
-        self._columns = Columns(example, sequences, stack)
+        self._columns = Columns(example, sequences, stack, device)
         self._rows = np.zeros(sequences, np.int64)
         self._next = self.inserted = self.evicted = 0
 
@@ -127,6 +130,6 @@ class SequenceReplay(ABC):
         for path, leaf in own.items():
             if state[path].shape != leaf.shape or state[path].dtype != leaf.dtype:
                 raise ValueError(f"the replay's {path} is {leaf.dtype} {leaf.shape}, not {state[path].shape}")
-        for path, leaf in own.items():
-            leaf[...] = state[path]
+        self._columns.load(state)
+        self._rows[...] = state["rows"]
         self._next, self.inserted, self.evicted = state["counts"].tolist()

@@ -7,6 +7,7 @@ episode, is kept image by image; black ones and repeated ones, with which enviro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +54,12 @@ class StackColumn(Column):
             index[over], new = BLACK, new & ~over
         lanes = values.shape[1]
         rows, lane, image = np.nonzero(new)
-        self._images[place + lane, index[new]] = values[rows, lane, image]
+        self._put(place + lane, index[new], values[rows, lane, image])
         self._index[:, place : place + lanes] = index
+
+    def _put(self, lanes: np.ndarray, numbers: np.ndarray, images: np.ndarray) -> None:
+        """Images of these sequences, by their numbers."""
+        self._images[lanes, numbers] = images
 
     def _check(self, over: np.ndarray, valid: np.ndarray) -> None:
         """Rows that were never filled hold anything, and need not come back."""
@@ -66,7 +71,7 @@ class StackColumn(Column):
                 f"AgentGroup.stacked = {self._stack.images} says: set it to 0, and they are kept whole"
             )
 
-    def drawn(self, draw: Draw) -> np.ndarray:
+    def drawn(self, draw: Draw) -> Any:
         return self._flat.take(self._places(draw), 0)
 
     def draw_into(self, draw: Draw, out: np.ndarray) -> None:

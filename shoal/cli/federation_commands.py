@@ -23,7 +23,7 @@ def parent(
     overrides: Overrides = None,
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where children call.")] = None,
     children: Annotated[
-        list[str] | None, typer.Option(metavar="wss://HOST:PORT", help="A child to call; may be given again.")
+        list[str] | None, typer.Option(metavar="wss://HOST:PORT ...", help="Children to call; may be given again.")
     ] = None,
     credentials: Certificates = Path("credentials"),
     trial: Trial = None,
@@ -32,8 +32,10 @@ def parent(
     """Mix what children on other networks learn, until a stop rule ends it."""
     from shoal.cli.federation import run_parent
 
-    options: dict[str, Any] = {"credentials": credentials, "listen": listen, "children": children or []}
-    run_parent(recipe, overrides or [], trial=trial, resume=resume, **options)
+    more = [word for word in overrides or [] if word.startswith("wss://")]
+    settings = [word for word in overrides or [] if word not in more]
+    options: dict[str, Any] = {"credentials": credentials, "listen": listen, "children": [*(children or []), *more]}
+    run_parent(recipe, settings, trial=trial, resume=resume, **options)
 
 
 def child(

@@ -64,10 +64,11 @@ def _show(plan: dict[str, Any], cluster: list[str]) -> None:
                 f"          replay of {policy['sequences_of_replay']:,} sequences, {policy['bytes_of_replay']:,} bytes"
             )
         if (there := policy["on_device"])["device"] != "cpu":
-            parameters, batch = (there[key] / 1e6 for key in ("bytes_of_parameters", "bytes_of_batch"))
+            parameters, batch, kept = (there[f"bytes_of_{key}"] / 1e6 for key in ("parameters", "batch", "replay"))
+            replay = f"{kept:.1f} MB of replay" if kept else "replay stays on the CPU"
             print(
                 f"          on {there['device']}: {parameters:.1f} MB of parameters, gradients and optimiser, {batch:.1f} MB a "
-                "batch; replay stays on the CPU, activations come on top"
+                f"batch; {replay}, activations come on top"
             )
         for note in policy["notes"]:
             print(f"          {note}")

@@ -20,6 +20,7 @@ class Family(NamedTuple):
 REGISTERED = {
     "minigrid": Family("minigrid", "minigrid"),
     "highway": Family("highway_env", "highway"),
+    "vizdoom": Family("vizdoom.gymnasium_wrapper", "vizdoom"),
 }
 """Packages that register single environments with gymnasium when they are imported."""
 BATCHES = {

@@ -6,8 +6,10 @@ is imported before such an id is used.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ from shoal.envs.native.native_env import ByGroup, NativeEnv, Outcome
 PREFIX = "openspiel/"
 GROUP = "player"
 TENSORS = ("information_state", "observation")
+CHANCE, TOGETHER, OVER = -1, -2, -4
+"""What OpenSpiel says in the place of a player whose turn it is."""
 
 
 def find_openspiel(env_id: str) -> Callable[..., OpenSpielEnv]:
@@ -64,67 +68,75 @@ class OpenSpielEnv(NativeEnv):
         self.states: list[Any] = [None] * num_envs
         """One of OpenSpiel's for each copy; none in which chance is to move."""
         self._everyone = np.arange(num_envs)
+        self._movers = np.zeros(num_envs, np.int64)
+        """Whose turn it is, or `TOGETHER`, or `OVER`: asked once for each position, since every question to a state costs."""
+        self._earned = np.zeros((num_envs, self.players))
+        self._allowed = np.ones((num_envs, self.players, game.num_distinct_actions()), bool)
+        self._shown = np.zeros((num_envs, self.players, *shape), np.float32)
+        self._stale = np.ones(num_envs, bool)
+        """Copies that have moved since they were shown."""
 
     # ------------------------------------------------------------ the rules of the game
 
     def begin(self, rows: Array) -> None:
         for row in rows.tolist():
             self.states[row] = self.game.new_initial_state()
-        self._chance(rows)
+        self._settle(rows)
+        self._earned[rows] = [self.states[row].returns() for row in rows.tolist()]
 
     def advance(self, actions: ByGroup) -> Outcome:
-        chosen = actions[GROUP].tolist()
-        before = self._earned()
-        for state, own in zip(self.states, chosen, strict=True):
-            self._move(state, own)
-        self._chance(self._everyone)
-        over = np.array([state.is_terminal() for state in self.states])
-        return self.ended_together({GROUP: self._earned() - before}, over)
+        for row, (player, chosen) in enumerate(zip(self._movers.tolist(), actions[GROUP].tolist(), strict=True)):
+            self._move(row, player, chosen)
+        self._settle(self._everyone)
+        earned = np.array([state.returns() for state in self.states])
+        reward, self._earned = earned - self._earned, earned
+        return self.ended_together({GROUP: reward}, self._movers == OVER)
 
-    def _move(self, state: Any, chosen: list[int]) -> None:
-        player = state.current_player()
-        wanted = list(enumerate(chosen)) if player < 0 else [(player, chosen[player])]
-        for number, action in wanted:
-            if action not in state.legal_actions(number):
+    def _move(self, row: int, player: int, chosen: list[int]) -> None:
+        for number in range(self.players) if player == TOGETHER else (player,):
+            action, allowed = chosen[number], self._allowed[row, number]
+            if not (0 <= action < len(allowed) and allowed[action]):
                 raise ValueError(f"player_{number} takes the action {action}, which its mask does not allow")
-        if player < 0:
-            state.apply_actions(chosen)
+        if player == TOGETHER:
+            self.states[row].apply_actions(chosen)
         else:
-            state.apply_action(chosen[player])
+            self.states[row].apply_action(chosen[player])
 
-    def _chance(self, rows: Array) -> None:
-        """Until somebody moves or it is over."""
-        random = self.random(rows)
-        while any(self.states[row].is_chance_node() for row in rows.tolist()):
-            shares = random.uniform(0.0, 1.0)
-            for row, share in zip(rows.tolist(), shares.tolist(), strict=True):
-                if self.states[row].is_chance_node():
-                    outcomes, chances = zip(*self.states[row].chance_outcomes(), strict=True)
-                    place = int(np.searchsorted(np.cumsum(chances), share, side="right"))
-                    self.states[row].apply_action(outcomes[min(place, len(outcomes) - 1)])
-
-    def _earned(self) -> Array:
-        return np.array([state.returns() for state in self.states])
+    def _settle(self, rows: Array) -> None:
+        """These have moved: chance moves until somebody else does, or it is over."""
+        numbers = rows.tolist()
+        movers = [self.states[row].current_player() for row in numbers]
+        random = self.random(rows) if CHANCE in movers else None
+        while random is not None and CHANCE in movers:
+            for i, share in enumerate(random.uniform(0.0, 1.0).tolist()):
+                if movers[i] == CHANCE:
+                    state = self.states[numbers[i]]
+                    outcomes, chances = zip(*state.chance_outcomes(), strict=True)
+                    place = bisect_right(list(accumulate(chances)), share)
+                    state.apply_action(outcomes[min(place, len(outcomes) - 1)])
+                    movers[i] = state.current_player()
+        self._movers[rows], self._stale[rows] = movers, True
 
     def observe(self) -> ByGroup:
-        space = self.groups[GROUP].observation_space
-        shown = [
-            getattr(state, f"{self.tensor}_tensor")(player) for state in self.states for player in range(self.players)
-        ]
-        return {GROUP: np.array(shown, np.float32).reshape(self.num_envs, self.players, *(space.shape or ()))}
+        rows = np.flatnonzero(self._stale)
+        tensors = [getattr(self.states[row], f"{self.tensor}_tensor") for row in rows.tolist()]
+        shown = [tensor(player) for tensor in tensors for player in range(self.players)]
+        self._shown[rows] = np.array(shown, np.float32).reshape(len(rows), *self._shown.shape[1:])
+        self._stale[:] = False
+        return {GROUP: self._shown.copy()}
 
     def acting(self) -> ByGroup:
-        movers = np.array([state.current_player() for state in self.states])[:, None]
-        at_once = np.array([state.is_simultaneous_node() for state in self.states])[:, None]
-        return {GROUP: at_once | (movers == np.arange(self.players))}
+        movers = self._movers[:, None]
+        return {GROUP: (movers == TOGETHER) | (movers == np.arange(self.players))}
 
     def action_masks(self) -> ByGroup:
         """Whoever waits is told nothing: all is allowed."""
-        allowed = np.ones((self.num_envs, self.players, self.game.num_distinct_actions()), bool)
+        self._allowed[:] = True
         for row, player in np.argwhere(self.acting()[GROUP]).tolist():
-            allowed[row, player] = False
-            allowed[row, player, self.states[row].legal_actions(player)] = True
-        return {GROUP: allowed}
+            allowed = self._allowed[row, player]
+            allowed[:] = False
+            allowed[self.states[row].legal_actions(player)] = True
+        return {GROUP: self._allowed.copy()}
 
     # ------------------------------------------------------------ snapshots
 
@@ -136,6 +148,9 @@ class OpenSpielEnv(NativeEnv):
         """Every copy makes its moves again."""
         super().restore({key: value for key, value in tree.items() if key != "history"})
         self.states = [replayed(self.game, moves.tolist()) for moves in tree["history"]]
+        self._settle(self._everyone)
+        self._earned = np.array([state.returns() for state in self.states])
+        self.action_masks()
 
 
 def replayed(game: Any, moves: list[int]) -> Any:

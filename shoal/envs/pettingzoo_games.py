@@ -7,12 +7,14 @@ PettingZoo is imported before such an id is used.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import pkgutil
 import re
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from shoal.base.errors import InputError
@@ -26,6 +28,7 @@ FAMILIES = {
     "classic": Family("pettingzoo.classic", "classic"),
     "butterfly": Family("pettingzoo.butterfly", "butterfly"),
     "sisl": Family("pettingzoo.sisl", "sisl"),
+    "atari": Family("pettingzoo.atari", "pettingzoo-atari"),
     "magent2": Family("magent2.environments", "magent2"),
 }
 FORGOTTEN = {"butterfly/knights_archers_zombies_v11": "zombie_spawn_interval"}
@@ -92,7 +95,17 @@ def _always(env_id: str) -> dict[str, Any]:
     """Settings of a game that nobody has to write."""
     if env_id in UNDRAWN:
         return {"render_mode": "rgb_array"}
+    if env_id.startswith("atari/"):
+        return {"auto_rom_install_path": _atari_games(env_id)}
     return {}
+
+
+def _atari_games(env_id: str) -> str:
+    """The folder of the games that ale-py brings: PettingZoo has none."""
+    found = importlib.util.find_spec("ale_py")
+    if found is None or found.origin is None:
+        raise missing(env_id, FAMILIES["atari"].extra)
+    return str(Path(found.origin).parent / "roms")
 
 
 def draw_without_screen() -> None:

@@ -5,6 +5,7 @@ Players move in turn, and only whose turn it is acts, within its mask. Observati
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -60,7 +61,9 @@ class PgxRules(JaxRules):
 
     def begin(self, key: Any) -> tuple[Any, View]:
         state = self._env.init(key)
-        seen = self._jax.vmap(lambda player: self._env.observe(state, player))(self._players)
+        with warnings.catch_warnings():  # of its ways to ask what somebody else sees there is none that stays
+            warnings.simplefilter("ignore", DeprecationWarning)
+            seen = self._jax.vmap(lambda player: self._env.observe(state, player))(self._players)
         return self._remembered(state, seen.astype(self.groups[GROUP].observation_space.dtype))
 
     def move(self, key: Any, time: Any, memory: Any, actions: ByGroup) -> tuple[Any, View]:

@@ -26,10 +26,7 @@ from shoal.federation.messages import (
     common_protocol,
     expect,
 )
-from shoal.federation.network import GuardedSocket, NetworkThread, keep_calling, serve_channels
-
-LOOK = 1.0
-"""Seconds between two looks at who is allowed."""
+from shoal.federation.network import LOOK, GuardedSocket, NetworkThread, keep_calling, serve_channels
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,13 @@ class Refused:
     reason: str
 
 
+@dataclass(frozen=True)
+class Knocked:
+    """Strangers came to nothing."""
+
+    said: str
+
+
 @dataclass(eq=False)
 class _Member:
     channel: Channel
@@ -102,7 +106,10 @@ class Hub:
     def listen(self, sock: GuardedSocket) -> None:
         """Children call."""
 
-        self._network.start(serve_channels(sock, self._credentials, self._session))
+        def tell(said: str) -> None:
+            self._network.put(Knocked(said))
+
+        self._network.start(serve_channels(sock, self._credentials, self._session, tell))
         self._network.start(self._watch())
 
     def call(self, uris: list[str]) -> None:

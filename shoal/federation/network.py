@@ -9,6 +9,7 @@ import queue
 import random
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
@@ -28,10 +29,15 @@ STOPPING = 5.0
 """Seconds until a thread that is told to end has to."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds before another attempt to connect: twice as many each time."""
+LOOK = 1.0
+"""Seconds between two looks at who is allowed, and at who is not."""
 BURST, PER_SECOND = 20, 0.5
 """Connections of one address, before they are closed unread; 20 at once, then one every other second."""
 ALL_BURST, ALL_PER_SECOND = 80, 8.0
 """The same, of all addresses together: what is held of those who have not shown a certificate stays small."""
+
+NO_CERTIFICATE = 20.0
+"""Seconds after which a connection that has not become a websocket never will: TLS and the upgrade have 8 each."""
 
 Serve = Callable[[Channel], Awaitable[None]]
 
@@ -105,18 +111,53 @@ class NetworkThread:
 # ---------------------------------------------------------------- to be called
 
 
+class Strangers:
+    """Counts connections that came to nothing, without a word about from where."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._knocking: dict[Any, float] = {}
+        self._failed = self._too_many = 0
+        self._tell_at = 1
+
+    def knocked(self, address: tuple[Any, ...]) -> None:
+        """A connection was taken."""
+        self._knocking[address[:2]] = self._clock()
+
+    def too_many(self) -> None:
+        """One was beyond the rate, and closed unread."""
+        self._too_many += 1
+
+    def known(self, address: tuple[Any, ...]) -> None:
+        """It showed a certificate of the authority."""
+        self._knocking.pop(address[:2], None)
+
+    def news(self) -> str:
+        """What to tell people, when there are twice as many as they were told last: a flood must not fill the disk."""
+        for address in [each for each, since in self._knocking.items() if self._clock() - since >= NO_CERTIFICATE]:
+            del self._knocking[address]
+            self._failed += 1
+        if self._failed + self._too_many < self._tell_at:
+            return ""
+        self._tell_at = 2 * (self._failed + self._too_many)
+        return f"{self._failed:,} connections without a good certificate, {self._too_many:,} closed unread, since the start"
+
+
 class GuardedSocket(socket.socket):
     """A listening socket that closes connections beyond a rate before a byte of them is read."""
 
     rate = RateLimit(BURST, PER_SECOND)
     whole = RateLimit(ALL_BURST, ALL_PER_SECOND)
+    strangers = Strangers()
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next that is within its rate."""
         while True:
             connection, address = super().accept()
             if self.rate.allows(address[0]) and self.whole.allows(""):
+                self.strangers.knocked(address)
                 return connection, address
+            self.strangers.too_many()
             connection.close()
 
 
@@ -129,6 +170,7 @@ def listening(address: str) -> GuardedSocket:
         raise InputError(f"--listen {address}: {error.strerror}; write HOST:PORT, as in 0.0.0.0:8430") from None
     made = GuardedSocket(family[0], socket.SOCK_STREAM)
     made.rate, made.whole = RateLimit(BURST, PER_SECOND), RateLimit(ALL_BURST, ALL_PER_SECOND)
+    made.strangers = Strangers()
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(family[4])
@@ -148,10 +190,14 @@ def parse_address(address: str) -> tuple[str, int]:
     return name.strip("[]"), int(port)
 
 
-async def serve_channels(sock: GuardedSocket, credentials: Credentials, handle: Serve) -> None:
-    """Hear whoever shows a certificate of this authority; `handle` has each connection until it returns. Until it is cancelled."""
+async def serve_channels(
+    sock: GuardedSocket, credentials: Credentials, handle: Serve, tell: Callable[[str], None] = lambda said: None
+) -> None:
+    """Hear whoever shows a certificate of this authority; `handle` has each connection until it returns, `tell` hears of those
+    who show none. Until it is cancelled."""
 
     async def session(connection: Connection) -> None:
+        sock.strangers.known(connection.remote_address)
         channel = Channel(connection)
         try:
             await handle(channel)
@@ -161,7 +207,10 @@ async def serve_channels(sock: GuardedSocket, credentials: Credentials, handle: 
     with sock:
         context = credentials.context(server=True)
         async with serve(session, sock=sock, ssl=context, server_header=None, logger=_QUIET, **OPTIONS):
-            await asyncio.get_running_loop().create_future()
+            while True:
+                await asyncio.sleep(LOOK)
+                if said := sock.strangers.news():
+                    tell(said)
 
 
 # ---------------------------------------------------------------- to call

@@ -30,7 +30,7 @@ from shoal.federation.acceptance import Examiner
 from shoal.federation.children import Pending
 from shoal.federation.frames import FrameError
 from shoal.federation.global_model import GlobalModel, Mixed
-from shoal.federation.hub import Came, Hub, Joined, Left, Refused
+from shoal.federation.hub import Came, Hub, Joined, Knocked, Left, Refused
 from shoal.federation.layout import Layout, make_offer, one_learner
 from shoal.federation.network import NetworkThread, listening
 from shoal.federation.plan import Plan
@@ -159,6 +159,8 @@ class ParentWorker(Worker):
                 return [*([Note(f"{child} left: {reason}")] if known else []), *strike]
             case Refused(who, reason):
                 return [Note(f"{who} was refused: {reason}")]
+            case Knocked(said):
+                return [Note(f"strangers were refused: {said}")]
             case Came(child, number) if self._model.children[child].number == number:
                 return self._take(event)
         return []

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from shoal.api.env import Episode
-from shoal.api.messages import Episodes, Finished, Message, Note, Numbers
+from shoal.api.messages import Episodes, Finished, Message, Note, Numbers, Shown
 from shoal.api.metric import Last, Mean, Metric, Total
 from shoal.api.orders import Heard, Order
 from shoal.api.policy_spec import PolicyPlan
-from shoal.api.program import Port, Program, WorkerSpec
+from shoal.api.program import Port, Program, WorkerSpec, resolved
 from shoal.api.worker import Worker
+from shoal.base.cadence import episodes_in
 from shoal.federation.call import Answered, Call, Lost, Over, Welcomed
 from shoal.federation.codecs import Codec, Sender, Vector
 from shoal.federation.frames import FrameError
@@ -29,7 +30,7 @@ from shoal.federation.network import NetworkThread, listening
 from shoal.federation.plan import Plan
 from shoal.streams import names
 from shoal.workers.context import Context
-from shoal.workers.parent_link import Down, Statistics, Up, carried, down_shape, sizes
+from shoal.workers.parent_link import Down, ParentConfig, Statistics, Up, carried, down_shape, sizes
 
 PATIENCE = 0.02
 """Seconds that a poll waits for the network, in a run of one thread."""
@@ -37,6 +38,8 @@ PATIENCE = 0.02
 
 REFUSED = "refused by the parent"
 """How the reason begins of a child's run that was sent away."""
+SHOWING = 1.0
+"""Seconds between two looks at the parent, for people."""
 RECENT = 1000
 """Episodes of a round that its score is of, at most."""
 
@@ -102,15 +105,20 @@ class UplinkSpec(WorkerSpec):
         ups = [Up(streams.mailbox(names.up(policy, rank)), size, features) for rank in range(program.trainers)]
         down = Down(streams.mailbox(names.down(policy)), size, features)
         layout = Layout.of(algorithm)
-        return UplinkWorker(self.name, policy, ups, down, network, layout, alone=not context.supervised)
+        rounds = ParentConfig.parse(resolved(program.experiment.placement.agree).rest["parent"])
+        return UplinkWorker(
+            self.name, policy, ups, down, network, layout, alone=not context.supervised, episodes=episodes_in(rounds.every)
+        )  # fmt: skip
 
 
 class UplinkWorker(Worker):
-    """`alone`: in one thread with the replicas, which may wait for it: then it waits for the network a little."""
+    """`alone`: in one thread with the replicas, which may wait for it: then it waits for the network a little. `episodes`: of a
+    round, where these are what ends it."""
 
     def __init__(
-        self, name: str, policy: str, ups: list[Up], down: Down, network: Inbox, layout: Layout, *, alone: bool
-    ) -> None:
+        self, name: str, policy: str, ups: list[Up], down: Down, network: Inbox, layout: Layout, *, alone: bool,
+        episodes: int | None = None,
+    ) -> None:  # fmt: skip
         self.name, self._policy, self._ups, self._down = name, policy, ups, down
         self._network, self.layout, self._alone = network, layout, alone
         self._call: Line | None = None
@@ -133,6 +141,11 @@ class UplinkWorker(Worker):
         self._began = time.monotonic()
         self._episodes: list[float] = []
         self._metrics: dict[str, Metric] = {}
+        self._episodes_due, self._ended, self._asked = episodes, 0, False
+        """Of a round; that ended in this one; whether the replicas were asked for it."""
+        self._set_aside = 0
+        self._round_trip: float | None = None
+        self._shown = time.monotonic()
 
     def connect(self, call: Line) -> None:
         """Who carries contributions away."""
@@ -146,6 +159,7 @@ class UplinkWorker(Worker):
     def handle(self, order: Order) -> list[Message]:
         if isinstance(order, Heard) and isinstance(order.message, Episodes):
             self._episodes += [_return(episode, self._policy) for episode in order.message.episodes]
+            self._ended += len(order.message.episodes)
             del self._episodes[:-RECENT]
         return []
 
@@ -154,15 +168,38 @@ class UplinkWorker(Worker):
         waits = self._alone and (not self._connected or self._open >= 0)
         for event in self._network.take(PATIENCE if waits else 0.0):
             said += self._on(event)
+        self._ask()
         rounds = [up.newest for up in self._ups]
         if self._connected and self._open < 0 and all(n > taken for n, taken in zip(rounds, self._taken, strict=True)):
             self._contribute(rounds)
         if self._metrics:
             said.append(Numbers(self._metrics))
             self._metrics = {}
+        if time.monotonic() - self._shown >= SHOWING:
+            self._shown = time.monotonic()
+            said.append(Shown("parent", [self._row()]))
         return said or ([Numbers()] if waits else [])
 
+    def _row(self) -> dict[str, Any]:
+        """For people."""
+        return {
+            "connected": self._connected, "version": self._version, "rounds": self._round, "set aside": self._set_aside,
+            "round trip (s)": self._round_trip,
+        }  # fmt: skip
+
     # ------------------------------------------------------------ up
+
+    def _ask(self) -> None:
+        """For what was learned, if enough episodes have ended."""
+        due = self._episodes_due is not None and self._ended >= self._episodes_due
+        if due and self._connected and self._open < 0 and not self._asked:
+            self._asked, self._ended = True, 0
+            self._down.ask()
+
+    def _ask_again(self) -> None:
+        """What the replicas gave, or will give, is of before the last answer."""
+        if self._asked:
+            self._asked, self._ended = False, self._episodes_due or 0
 
     def _contribute(self, rounds: list[int]) -> None:
         """The mean of the replicas, and the news of their normalisers, which are added up."""
@@ -175,7 +212,9 @@ class UplinkWorker(Worker):
             return
         self._taken = rounds
         if any(seen != self._down.newest for _, _, seen, *_ in given):  # of before the last answer: another one follows
+            self._ask_again()
             return
+        self._asked = False
         vector: Vector = given[0][3]
         if len(given) > 1:
             vector = np.stack([each[3] for each in given]).mean(0, dtype=np.float64).astype(np.float32)
@@ -248,17 +287,20 @@ class UplinkWorker(Worker):
         answers = self._open >= 0
         self._down.give(self._sent if answers else self._base, weights, values, answered=answers)
         self._use(header, weights, values)
+        self._round_trip = time.monotonic() - self._began
         self._metrics |= {
             "federation/version": Last(header.version), "federation/nbytes_down": Total(sum(map(len, blocks))),
-            "federation/round_trip": Mean(time.monotonic() - self._began),
+            "federation/round_trip": Mean(self._round_trip),
         }  # fmt: skip
         if header.verdict == "set aside":
+            self._set_aside += 1
             return [Note(f"the parent set round {header.answers:,} aside")]
         return []
 
     def _use(self, header: Weights, weights: Vector, values: Statistics) -> None:
         self._base, self._base_statistics, self._version = weights, values, header.version
         self._open, self._sent = -1, None
+        self._ask_again()
 
 
 def parse_statistics(block: bytes) -> Statistics:

@@ -104,6 +104,11 @@ def _check_devices(placement: PlacementConfig, sync: type[ReplicaSync]) -> None:
         raise InputError(
             f"placement.policy_device = '{placement.policy_device}': actors decide on the CPU; set placement.inference = worker"
         )
+    if placement.replay_device != CPU and placement.buffers:
+        raise InputError(
+            f"placement.replay_device = '{placement.replay_device}': buffer workers replay from the memory of the CPU; "
+            "remove placement.buffers"
+        )
     if placement.device != CPU and sync.one_machine and resolved(placement.trainers) > 1:
         raise InputError(
             f"placement.device = '{placement.device}': hogwild replicas share memory of the CPU; choose agree: allreduce"

@@ -59,15 +59,17 @@ def plan_of(program: Program) -> dict[str, Any]:
 
 
 def _on_device(program: Program, name: str) -> dict[str, Any]:
-    """What one replica of a policy's trainer keeps there; what is kept for replay stays in the memory of the CPU."""
+    """What one replica of a policy's trainer keeps there, what is kept for replay by choice."""
     facts, replicas = program.policies[name].facts, program.trainers
     if facts.replays:
         batch = facts.replay_nbytes // facts.sequences * (facts.drawn // replicas)
     else:
         samples = [program.streams[names.sample(producer, name)] for producer in program.producers_of(0)]
         batch = sum(stream.layout.nbytes for stream in samples if isinstance(stream, RingStream))
+    placement = program.experiment.placement
+    kept = facts.replay_nbytes // replicas if facts.replays and placement.replay_device == "trainer" else 0
     return {
-        "device": program.experiment.placement.device, "bytes_of_parameters": facts.learner_nbytes, "bytes_of_batch": batch,
+        "device": placement.device, "bytes_of_parameters": facts.learner_nbytes, "bytes_of_batch": batch, "bytes_of_replay": kept,
     }  # fmt: skip
 
 

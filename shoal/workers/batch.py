@@ -14,7 +14,7 @@ from shoal.base.tree import tree_leaves, tree_map
 def join(fragments: list[Fragment]) -> Fragment:
     """In the order given; a single one is not copied."""
     if len(fragments) == 1:
-        return fragments[0].map(torch.from_numpy)
+        return fragments[0].map(torch.as_tensor)  # what was drawn on a device is a tensor
 
     def lanes(axis: int):  # type: ignore[no-untyped-def]
         return lambda *arrays: torch.from_numpy(np.concatenate(arrays, axis))

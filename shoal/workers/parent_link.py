@@ -2,10 +2,11 @@
 comes out of another. Who carries it in between is not seen from here: the uplink worker of `shoal.federation`, or a test by hand.
 
     up, of each replica:  round, updates, steps, answers seen | parameters | normalisers
-    down, to all:         answered, whole                     | parameters before, after | normalisers after
+    down, to all:         answered, whole, due                | parameters before, after | normalisers after
 
 What comes down is a difference: parameters `before` became `after`. It is added to whatever a replica has by then, so that nothing
-is lost that was learned meanwhile; where a replica has `before`, it goes to `after` to the bit.
+is lost that was learned meanwhile; where a replica has `before`, it goes to `after` to the bit. `due` changes nothing: the uplink,
+which hears of all episodes, asks for what was learned.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from torch import Tensor
 
 from shoal.api.algorithm import Algorithm
 from shoal.api.program import MailboxShape
-from shoal.base.cadence import Moment, is_due
-from shoal.base.config import Cadence, Config, Duration
+from shoal.base.cadence import Moment, episodes_in, is_due
+from shoal.base.config import Config, Duration, RoundCadence
 from shoal.models.moments import carry_over
 from shoal.models.normaliser import EPSILON, Moments
 from shoal.streams.primitives import Mailbox
@@ -39,8 +40,8 @@ Statistics = NDArray[np.float64]
 class ParentConfig(Config):
     """How a child's rounds go. `shoal child` fills it in with what its parent says."""
 
-    every: Cadence = "20 updates"
-    """A round: so many updates, environment steps, or so much time."""
+    every: RoundCadence = "20 updates"
+    """A round: so many updates, environment steps, episodes of all replicas, or so much time."""
     alpha: float = Field(1.0, gt=0, le=1)
     """How much of the parent's weights to take."""
     waits: bool = False
@@ -139,6 +140,8 @@ class Down:
     def __init__(self, mailbox: Mailbox, size: int, features: list[int]) -> None:
         self._mailbox, self._size = mailbox, size
         self._block = np.zeros(down_shape(size, features).nbytes, np.uint8)
+        self.due = False
+        """What was read last is a question for what was learned, no answer."""
 
     @property
     def newest(self) -> int:
@@ -152,11 +155,17 @@ class Down:
         self._block[:] = np.concatenate([each.view(np.uint8) for each in (words, start, after, values)])
         self._mailbox.publish(self.newest + 1, self._block)
 
+    def ask(self) -> None:
+        """A round is over."""
+        self._block[: 8 * WORDS] = np.array([0, 0, 1, 0], np.int64).view(np.uint8)
+        self._mailbox.publish(self.newest + 1, self._block)
+
     def read(self, number: int) -> tuple[bool, bool, Vector, Vector, Statistics] | None:
         """Whether it answers, whether it is whole, parameters before and after, normalisers after; None: too late for that one."""
         if not self._mailbox.read(number, self._block):
             return None
-        answered, whole, *_ = self._block[: 8 * WORDS].view(np.int64).tolist()
+        answered, whole, due, _ = self._block[: 8 * WORDS].view(np.int64).tolist()
+        self.due = bool(due)
         first, second = 8 * WORDS + 4 * self._size, 8 * WORDS + 8 * self._size
         before = self._block[8 * WORDS : first].view(np.float32).copy()
         after = self._block[first:second].view(np.float32).copy()
@@ -190,6 +199,9 @@ class ParentLink:
         self._joined = self._up.newest >= 0
         """It has weights of the parent's: in a new life those that the last one had, with all that came before."""
         self._seen = self._down.newest if self._joined else -1
+        self._asks = episodes_in(config.every) is not None
+        self._due = self._joined
+        """The uplink has asked for what was learned; perhaps an earlier life."""
         self._open = False
         """The last round is not answered yet."""
         self._waits_since = clock()
@@ -209,7 +221,11 @@ class ParentLink:
         """Take in what has come; whether something has."""
         newest, changed = self._down.newest, False
         for number in range(max(self._seen + 1, newest - KEPT + 1), newest + 1):
-            if (answer := self._down.read(number)) is not None:
+            if (answer := self._down.read(number)) is None:
+                continue
+            if self._down.due:
+                self._due = True
+            else:
                 self._take(algorithm, *answer)
                 changed = True
         self._seen = newest
@@ -238,8 +254,11 @@ class ParentLink:
     def updated(self, algorithm: Algorithm, updates: int, steps: int) -> None:
         """An update is done: perhaps a round is, too. One that is due while the last is not answered yet goes on."""
         now = Moment(self._clock(), steps, updates)
-        if self._open or not self._joined or not is_due(self._config.every, self._last, now):
+        if self._open or not self._joined:
             return
+        if not (self._due if self._asks else is_due(self._config.every, self._last, now)):
+            return
+        self._due = False
         self._last, self._open, self._waits_since = now, True, now.seconds
         self._given = statistics(algorithm)
         self._up.give(updates, steps, self._seen, torch.cat(trained(algorithm)).cpu().numpy(), self._given)

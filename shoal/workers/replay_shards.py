@@ -9,7 +9,7 @@ from shoal.api.fragment import Fragment
 from shoal.api.policy_spec import PolicyPlan
 from shoal.api.program import Program
 from shoal.base.seeding import derive_seed
-from shoal.buffers.columns import replay_nbytes
+from shoal.buffers.columns import HERE, replay_nbytes
 from shoal.buffers.prioritised import PrioritisedReplay
 from shoal.buffers.rate import Rate
 from shoal.buffers.sequences import SequenceReplay
@@ -64,12 +64,16 @@ def nbytes_of(plan: PolicyPlan) -> int:
 def make_replay(
     program: Program, plan: PolicyPlan, slot: int, of: int, *, life: tuple[int, int] = (0, 0)
 ) -> SequenceReplay:
-    """An empty buffer for a share of what is kept; `life`: of whoever holds it, so that each draws anew."""
+    """An empty buffer for a share of what is kept, by choice on the algorithm's device; `life`: of whoever holds it, so that each
+    draws anew."""
     seed = derive_seed(program.experiment.seed, f"replay of {plan.name}", *life)
     sequences, priorities = max(1, sequences_of(plan) // of), replay_of(plan).priorities
+    device = plan.algorithm.device if program.experiment.placement.replay_device == "trainer" else HERE
     if priorities is None:
-        return UniformReplay(example(plan), sequences, seed=seed, slot=slot, stack=_stack(plan))
-    return PrioritisedReplay(example(plan), sequences, priorities, seed=seed, slot=slot, stack=_stack(plan))
+        return UniformReplay(example(plan), sequences, seed=seed, slot=slot, stack=_stack(plan), device=device)
+    return PrioritisedReplay(
+        example(plan), sequences, priorities, seed=seed, slot=slot, stack=_stack(plan), device=device
+    )
 
 
 def make_rate(program: Program, plan: PolicyPlan) -> Rate:

@@ -1,7 +1,8 @@
 import pytest
 
 from shoal.api.experiment import CheckpointConfig
-from shoal.base.cadence import Moment, is_due, parse_cadence
+from shoal.api.federation import FederationConfig
+from shoal.base.cadence import Moment, episodes_in, is_due, parse_cadence
 from shoal.base.errors import InputError
 
 
@@ -32,6 +33,16 @@ def test_what_is_not_understood(written: object) -> None:
 def test_nothing_is_not_enough(written: object) -> None:
     with pytest.raises(InputError, match=r"^checkpoint.every = .*: should be more than nothing: write a time"):
         CheckpointConfig.parse({"every": written}, at="checkpoint")
+
+
+def test_episodes_are_counted_by_federations_alone() -> None:
+    every = FederationConfig.parse({"every": "1_000 episodes"}).every
+    assert every == "1000 episodes"
+    assert [episodes_in(each) for each in (every, "50 updates", 50.0)] == [1000, None, None]
+    with pytest.raises(InputError, match="nobody counts episodes for this: write a time"):
+        CheckpointConfig.parse({"every": "20 episodes"}, at="checkpoint")
+    with pytest.raises(InputError, match="'50 updates' or '20 episodes'"):
+        FederationConfig.parse({"every": "often"}, at="federation")
 
 
 def test_time_counts_from_the_last() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -28,17 +29,23 @@ FAMILIES = {
     "pyspiel": ["openspiel/kuhn_poker"],
     "envpool": ["envpool/Pong-v5", "envpool/HalfCheetah-v4"],
     "highway_env": ["highway/highway-fast-v0", "highway/parking-v0"],
+    "vizdoom": ["vizdoom/VizdoomBasic-v1"],
+    "multi_agent_ale_py": ["atari/pong_v3"],
     "jaxmarl": ["jaxmarl/MPE_simple_spread_v3"],
     "pgx": ["pgx/tic_tac_toe"],
 }
 """Package -> ids."""
 EXTRAS = {
     "gymnasium_robotics": "mamujoco", "pyspiel": "openspiel", "highway_env": "highway",
+    "multi_agent_ale_py": "pettingzoo-atari",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("package", "env_id"), [(package, i) for package, ids in FAMILIES.items() for i in ids])
-def test_a_family_keeps_the_contract_or_says_what_to_install(package: str, env_id: str) -> None:
+def test_a_family_keeps_the_contract_or_says_what_to_install(
+    package: str, env_id: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # some write into the folder that they find themselves in
     if importlib.util.find_spec(package) is not None:
         require(check_env(lambda copies: make_env(EnvConfig(id=env_id), copies), steps=25))
         return
@@ -151,7 +158,6 @@ def test_joints_that_nobody_shares_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_family_is_listed_with_its_extra() -> None:
     import tomllib
-    from pathlib import Path
 
     from shoal.envs.factory import family_extras
 
@@ -159,5 +165,5 @@ def test_every_family_is_listed_with_its_extra() -> None:
         "optional-dependencies"
     ]
     listed = family_extras()
-    assert {"envpool", "highway", "jaxmarl", "pgx", "openspiel", "minigrid"} <= set(listed)
+    assert {"envpool", "highway", "vizdoom", "atari", "jaxmarl", "pgx", "openspiel", "minigrid"} <= set(listed)
     assert set(listed.values()) <= set(extras)

@@ -115,6 +115,21 @@ def test_logs_are_kept_within_their_limit(make: Make, tmp_path: Path) -> None:
     assert sum(log.stat().st_size for log in logs) <= 100_000
 
 
+@pytest.mark.slow
+def test_a_player_that_prints_100_megabytes(make: Make, tmp_path: Path) -> None:
+    """Neither the disk nor the memory of its actor fills up, and play goes on."""
+    env = make("--fault print --at 2 --length 1000", log_folder=str(tmp_path / "logs"), log_limit=1_000_000)
+    before = _memory()
+    assert len(play(env, 105)) == 105
+    assert _memory() - before < 20_000_000
+    env.close()
+    assert sum(log.stat().st_size for log in (tmp_path / "logs").iterdir()) <= 1_000_000
+
+
+def _memory() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 @pytest.mark.parametrize(("version", "fine"), [("1.0.0", True), ("2.0.0", False), ("0.9.0", False)])
 def test_versions(make: Make, version: str, fine: bool) -> None:
     if fine:

@@ -1,16 +1,19 @@
-"""PPO through scripted Unity players, to the optimum of a game whose answer is known; `shoal plan` and `check-env` on builds."""
+"""PPO, SAC and self-play through scripted Unity players, to a known optimum; `shoal plan` and `check-env` on builds."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from outside_games import executable
+from unity_runs import RUNS, mistakes
 
 import shoal
 from shoal.api.experiment import Experiment
+from shoal.base.descendants import below, lives
 from shoal.cli import main
 from shoal.program.expand import expand
 from shoal.program.report import plan_of
@@ -44,6 +47,30 @@ def test_ppo_reaches_the_optimum(tmp_path: Path, build: Path, launcher: str, act
     rows = [json.loads(line) for line in (outcome.folder / "metrics.jsonl").read_text().splitlines()]
     assert max(row.get("rollout/ep_rew_mean", 0.0) for row in rows) > 4.5
     assert outcome.steps < 60_000, "stop.return was reached"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RUNS)
+@pytest.mark.parametrize(("launcher", "actors"), [("inline", 1), ("local", 2)])
+def test_the_known_answer_is_found(tmp_path: Path, build: Path, kind: str, launcher: str, actors: int) -> None:
+    settings, learner = RUNS[kind]
+    outcome = shoal.train(Experiment.parse(settings(build, actors)), on=launcher, root=tmp_path, quiet=True)
+    off = mistakes(outcome.folder, learner)
+    print(f"{kind} {launcher}: off by {[round(each, 3) for each in off]} after {outcome.steps} steps")
+    assert max(off) < 0.1
+
+
+@pytest.mark.slow
+def test_eight_builds_in_one_run(tmp_path: Path, build: Path) -> None:
+    """Each prints into a log of its own, and none outlives the run."""
+    before = below(os.getpid())
+    asked_for = experiment(build, "", copies=8, placement={"actors": 2}, stop={"updates": 2})
+    kwargs = {**asked_for.env.kwargs, "log_folder": str(tmp_path / "logs")}
+    asked_for = asked_for.model_copy(update={"env": asked_for.env.model_copy(update={"kwargs": kwargs})})
+    assert shoal.train(asked_for, on="local", root=tmp_path, quiet=True).version == 2
+    names = {log.name.rsplit("-", 2)[0] for log in (tmp_path / "logs").iterdir()}
+    assert names == {f"Game-{number}" for number in range(8)}
+    assert not any(lives(player) for player in below(os.getpid()) - before)
 
 
 def test_past_opponents_play_the_other_team(tmp_path: Path, build: Path) -> None:

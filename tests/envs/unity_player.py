@@ -1,7 +1,8 @@
 """A scripted Unity player: an executable that is started like a build and speaks ML-Agents' protocol over real gRPC.
 
 It has an encoder of its own, from the numbers of the real protocol: what Shoal's table gets wrong, it does not get wrong too.
-Its agents are shown a number, as one-hot, and earn 1 for naming it, `--length` times an episode.
+Its agents are shown a number, as one-hot, and earn 1 for naming it, `--length` times an episode. With `--duel` they also lose what
+their rivals earn on average: agents of other behaviours.
 """
 
 from __future__ import annotations
@@ -115,14 +116,13 @@ class Agent:
     def draw(self) -> None:
         self.cue = self.game.random.randrange(self.game.options.numbers)
 
-    def act(self, action: bytes) -> list[bytes]:
-        """Its messages of this step."""
+    def act(self, right: float, theirs: float) -> list[bytes]:
+        """Its messages of this step: how right it and its rivals were."""
         options = self.game.options
-        right = self.right(read(action))
         self.game.score += right
         self.time += 1
         self.draw()
-        reward = right + self.game.parameters.get("bonus", 0.0)
+        reward = right - theirs * options.duel + self.game.parameters.get("bonus", 0.0)
         if self.time < options.length + 2 * (options.uneven and self is self.game.agents[0]):
             return [self.info(reward)]
         ended = self.info(reward, done=True)
@@ -223,6 +223,8 @@ class Game:
 
     def on(self, actions: dict[str, list[bytes]], new: list[Agent]) -> dict[str, list[bytes]]:
         told = []
+        acting = [agent for agent in self.agents if agent not in new and not agent.waits]
+        right = {agent: agent.right(read(self.due[agent.behaviour, agent.id](actions))) for agent in acting}
         for agent in self.agents:
             if agent in new:
                 continue
@@ -230,7 +232,8 @@ class Game:
                 agent.waits -= 1
                 told.append((agent, [] if agent.waits else [agent.info(9.0)]))
             else:
-                told.append((agent, agent.act(self.due[agent.behaviour, agent.id](actions))))
+                theirs = [right[other] for other in acting if other.behaviour != agent.behaviour]
+                told.append((agent, agent.act(right[agent], sum(theirs) / len(theirs) if theirs else 0.0)))
         return self.lists(told)
 
     def lists(self, told: list[tuple[Agent, list[bytes]]]) -> dict[str, list[bytes]]:
@@ -305,7 +308,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--behaviours", nargs="+", default=["Guess"])
     for name, default in {"agents": 1, "numbers": 3, "length": 5, "floats": 0, "gap": 0, "late": 0, "at": 0}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    for name in ("cut", "stale", "masked", "groups", "grouped-reward", "ignore-areas", "uneven"):
+    for name in ("cut", "stale", "masked", "groups", "grouped-reward", "ignore-areas", "uneven", "duel"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--images", default="")
     parser.add_argument("--actions", default="discrete")
@@ -318,6 +321,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     options = arguments()
     print("Scripted player", options.fault, os.environ.get("no_proxy"), os.environ.get("DISPLAY"), flush=True)
+    print("on", os.uname().nodename, flush=True)
     if options.fault == "mute":
         time.sleep(600)
     channel = grpc.insecure_channel(f"localhost:{options.mlagents_port}", [("grpc.max_receive_message_length", -1)])

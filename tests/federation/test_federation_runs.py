@@ -122,6 +122,9 @@ def test_status_and_stop(federation: Federation) -> None:
     (row,) = until(lambda: json.loads(shoal_("status", "toy/parent", "--json"))["shown"].get("children"))
     assert (row["name"], row["connected"], row["where"], row["strikes"]) == ("anna", True, "this machine", 0)
     assert "anna" in shoal_("status", "toy/parent")
+    (row,) = until(lambda: json.loads(shoal_("status", "toy/anna", "--json"))["shown"].get("parent"))
+    assert (row["connected"], row["set aside"]) == (True, 0)
+    assert "round trip" in shoal_("status", "toy/anna")
     shoal_("stop", "toy/anna")
     assert child.ends(30) == 0, child.why()
     parent.says("anna left: the child has ended", seconds=15)
@@ -161,6 +164,10 @@ def test_what_belongs_to_a_fingerprint(tmp_path: Path) -> None:
         (["parent", "cartpole-a4c"], "choose one"),
         (["parent", "cartpole-a4c", "--listen", "x"], "HOST:PORT"),
         (["parent", "cartpole-a4c", "--children", "http://x"], "wss://HOST:PORT"),
+        (
+            ["parent", "cartpole-a4c", "--children", "wss://x:1", "wss://y:1/of-two"],
+            "--children wss://y:1/of-two: write",
+        ),
         (["child"], "choose one"),
         (["child", "--listen", "nowhere"], "HOST:PORT"),
         (["child", "--parent", "wss://x:1", "--credentials", "credentials"], "authority's"),
@@ -216,13 +223,13 @@ def test_a_child_on_two_cores(federation: Federation) -> None:
 
 @pytest.mark.slow
 def test_children_that_replay(tmp_path: Path) -> None:
-    """DQN, with a replay memory in a buffer worker."""
+    """DQN, with a replay memory in a buffer worker; rounds are so many episodes."""
     recipe = """
 env: {id: CartPole-v1, num_envs: 4}
 algorithm: {name: dqn, unroll: 4, batch: 32, capacity: 1024, warmup: 64}
 model: {name: mlp, hidden: [16]}
 placement: {buffers: 1}
-federation: {every: 20 updates}
+federation: {every: 5 episodes}
 log: {tensorboard: false}
 name: toy
 """

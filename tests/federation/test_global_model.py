@@ -29,7 +29,7 @@ class Pupil:
 
     def __init__(self, parent: GlobalModel, name: str, encoding: str = "fp32", session: str = "0" * 32) -> None:
         self.parent, self.name, self.session = parent, name, session
-        self.codec = LAYOUT.codec(encoding, 0.05)
+        self.codec = LAYOUT.codec(encoding, FederationConfig().share)
         self.sender = Sender(self.codec)
         self.round, self.samples = 0, 10
         self.random = np.random.default_rng(sum(name.encode()))
@@ -85,7 +85,7 @@ def test_both_ends_know_what_a_child_has(encoding: str) -> None:
         parent.mix(parent.ready(0.0))
         child.take(parent.answer(child.name, "mixed"))
         assert parent.children[child.name].base.tobytes() == child.weights.tobytes()
-    for _ in range(200):  # nobody learns any more: what was kept back arrives in the end
+    for _ in range(500):  # nobody learns any more: what was kept back arrives in the end
         for child in children:
             child.give(np.zeros(600))
             parent.mix(parent.ready(0.0))

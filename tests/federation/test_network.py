@@ -23,10 +23,10 @@ from shoal.federation.call import Answered, Call, Lost, Over, Welcomed, look
 from shoal.federation.channel import Channel, LostError
 from shoal.federation.credentials import Credentials
 from shoal.federation.frames import Frame, encode
-from shoal.federation.hub import Came, Hub, Joined, Left, Refused, kind_of
+from shoal.federation.hub import Came, Hub, Joined, Knocked, Left, Refused, kind_of
 from shoal.federation.layout import Layout, make_offer, mismatch
 from shoal.federation.messages import Contribution, Hello, Parcel, Weights
-from shoal.federation.network import NetworkThread, check_uri, listening, open_channel, parse_address
+from shoal.federation.network import NetworkThread, Strangers, check_uri, listening, open_channel, parse_address
 from tests.federation.certificates import authority, expired, free_port
 
 LAYOUT = Layout((("0.weight", (3, 4)), ("0.bias", (3,))), [4])
@@ -217,6 +217,27 @@ def test_who_shows_none_hears_nothing(site: Site) -> None:
         say()
 
 
+def test_strangers_are_told_of_by_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who showed no certificate is counted, and nobody's address is told."""
+    monkeypatch.setattr(networks, "NO_CERTIFICATE", 0.5)
+    test_who_shows_none_hears_nothing(site)
+    assert "1 connections without a good certificate, 0 closed unread" in event(site.inbox, Knocked).said
+    test_a_round(site)
+    assert not [found for found in site.inbox.take(1.5) if isinstance(found, Knocked)], "who joins is no stranger"
+
+
+def test_a_flood_of_strangers_is_told_of_now_and_then() -> None:
+    now = [0.0]
+    strangers = Strangers(lambda: now[0])
+    told = 0
+    for number in range(1000):
+        strangers.knocked(("192.0.2.1", number))
+        strangers.too_many()
+        now[0] += 30
+        told += strangers.news() != ""
+    assert 8 <= told <= 12
+
+
 def test_a_child_takes_nobody_else_for_its_parent(site: Site) -> None:
     """Another child at the right address, with a certificate of the same authority for it."""
     port, network = free_port(), site.network()
@@ -316,9 +337,9 @@ def open_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]
     made.close()
 
 
-def fuzz(site: Site, count: int) -> None:
+def fuzz(site: Site, count: int, seed: int = 3) -> None:
     """As the first message of a connection each: whatever comes, the hub goes on, and nobody joins."""
-    draw, network = random.Random(3), site.network()
+    draw, network = random.Random(seed), site.network()
     hello = encode(Frame("hello", {"protocols": [1], "session": "0" * 32, "encodings": ["fp32"], "looks": False}), 0)
     ends: list[str] = []
 
@@ -355,9 +376,11 @@ def test_fuzzed_handshakes_end_in_a_clean_close(open_site: Site) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_ten_thousand_fuzzed_handshakes_do(open_site: Site) -> None:
-    fuzz(open_site, 10_000)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", range(4))
+def test_ten_thousand_fuzzed_handshakes_do(open_site: Site, part: int) -> None:
+    """2,500 in each part."""
+    fuzz(open_site, 2_500, seed=100 + part)
 
 
 def test_idle_connections_are_few(site: Site) -> None:

@@ -47,7 +47,7 @@ class Line:
 class Bench:
     """An uplink, the mailboxes of its replicas, and a parent's model."""
 
-    def __init__(self, replicas: int = 1, encoding: str = "fp32") -> None:
+    def __init__(self, replicas: int = 1, encoding: str = "fp32", episodes: int | None = None) -> None:
         ups = [MemoryMailbox(up_shape(40, [1]).nbytes, 1) for _ in range(replicas)]
         shape = down_shape(40, [1])
         down = MemoryMailbox(shape.nbytes, shape.versions)
@@ -55,7 +55,8 @@ class Bench:
         self.replicas = [Up(mailbox, 40, [1]) for mailbox in ups]
         self.down = Down(down, 40, [1])
         self.uplink = UplinkWorker(
-            "uplink", "agent", [Up(mailbox, 40, [1]) for mailbox in ups], Down(down, 40, [1]), self.line, LAYOUT, alone=False
+            "uplink", "agent", [Up(mailbox, 40, [1]) for mailbox in ups], Down(down, 40, [1]), self.line, LAYOUT, alone=False,
+            episodes=episodes,
         )  # fmt: skip
         self.uplink.connect(self.line)
         config = FederationConfig.model_validate({"encoding": encoding})
@@ -72,6 +73,11 @@ class Bench:
         self.updates += 1
         newest = self.down.newest if seen is None else seen
         self.replicas[replica].give(self.updates, 10 * self.updates, newest, vector.astype(np.float32), values)
+        self.uplink.poll(0.0)
+
+    def plays(self, episodes: int) -> None:
+        episode = Episode(0, 5, {}, played={"agent": np.array([7.0])})
+        self.uplink.handle(Heard(Episodes(9, {}, [episode] * episodes)))
         self.uplink.poll(0.0)
 
     def header(self) -> Contribution:
@@ -100,7 +106,7 @@ def test_a_round_there_and_back() -> None:
     answered, whole, _, after, _ = bench.came()
     assert (answered, whole) == (False, True)
     assert np.array_equal(after, START)
-    bench.uplink.handle(Heard(Episodes(9, {}, [Episode(0, 5, {}, played={"agent": np.array([7.0])})])))
+    bench.plays(1)
     bench.give(START + 1)
     header = bench.header()
     assert (header.round, header.base, header.samples, header.updates, header.score) == (0, 0, 10, 1, 7.0)
@@ -112,6 +118,43 @@ def test_a_round_there_and_back() -> None:
     assert (answered, whole) == (True, False)
     assert np.array_equal(before, after)
     assert np.array_equal(after, START + 1)
+
+
+def test_a_round_of_episodes() -> None:
+    """Replicas are asked when so many have ended, once, and again if their answer comes too late."""
+    bench = Bench(episodes=3)
+    bench.plays(9)
+    assert bench.down.newest == -1, "not connected: nobody is asked"
+    bench.join()
+
+    def asked() -> bool:
+        newest = bench.down.newest
+        assert bench.down.read(newest) is not None
+        return bench.down.due
+
+    bench.uplink.poll(0.0)
+    assert asked(), "there were enough already"
+    first = bench.down.newest
+    bench.plays(5)
+    assert bench.down.newest == first, "asked once"
+    bench.give(START + 1)
+    assert (bench.header().round, bench.header().episodes) == (0, 14)
+    bench.plays(7)
+    assert bench.down.newest == first, "that round is under way"
+    bench.mix()
+    bench.answer()
+    bench.uplink.poll(0.0)
+    assert asked()
+    late = bench.down.newest
+    bench.line.events.append(Lost("a cable"))
+    bench.uplink.poll(0.0)
+    bench.join(2)
+    bench.give(START + 2, seen=late)
+    assert len(bench.line.sent) == 1, "it is of before the break"
+    bench.uplink.poll(0.0)
+    assert asked()
+    bench.give(START + 2)
+    assert bench.header().round == 1
 
 
 def test_what_a_replica_gave_before_the_last_answer_is_passed_over() -> None:

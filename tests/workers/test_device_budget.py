@@ -34,24 +34,35 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
 """Algorithm -> settings, and updates per round."""
 
 
-def experiment(name: str) -> Experiment:
+def experiment(name: str, **placement: Any) -> Experiment:
     kwargs = {"continuous": name == "sac"}
     return Experiment.parse(
         {
             "env": {"id": "tests.workers.wide:Wide", "num_envs": 4, "kwargs": kwargs, "vector": "loop"},
             "algorithm": {"name": name, **CASES[name][0]},
             "model": {"name": "mlp", "hidden": [16]},
-            "placement": {"device": "shoal.testing.device:pretend", "max_lag": 0},
+            "placement": {"device": "shoal.testing.device:pretend", "max_lag": 0, **placement},
         }
     )
 
 
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_replay_that_lies_there_sends_what_is_new(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer bytes than batches have: each row once, and where to look for what is drawn."""
+    costs = []
+    for where in ("cpu", "trainer"):
+        with second_round(name, monkeypatch, replay_device=where) as (transfers, _):
+            assert transfers.synchronising <= 2 * CASES[name][1] + 1, transfers.waits
+            costs.append(transfers.to_device)
+    assert costs[1] < 0.5 * costs[0]
+
+
 @contextmanager
 def second_round(
-    name: str, monkeypatch: pytest.MonkeyPatch, order: list[str] | None = None
+    name: str, monkeypatch: pytest.MonkeyPatch, order: list[str] | None = None, **placement: Any
 ) -> Iterator[tuple[Transfers, int]]:
     """Play and learn; what the second round of learning cost, and the bytes of its batches and of the version it published."""
-    program, sent, order = expand(experiment(name)), [0], [] if order is None else order
+    program, sent, order = expand(experiment(name, **placement)), [0], [] if order is None else order
     streams = MemoryStreams(program)
     context = Context(program, Plans(program), streams, Life(starts=dict.fromkeys(program.learners, 0)), alone=True)
     (policy,) = program.learners

@@ -86,6 +86,24 @@ def test_a_round_is_updates_or_steps_or_time(every: Any, rounds: list[int]) -> N
     assert given == rounds
 
 
+def test_a_round_of_episodes_is_over_when_the_uplink_says_so() -> None:
+    exchange = Exchange(every="3 episodes")
+    start = exchange.join()
+    exchange.link.updated(exchange.algorithm, 1, 10)
+    assert exchange.up.newest == -1
+    exchange.down.ask()
+    assert not exchange.link.begin(exchange.algorithm), "nothing comes with it"
+    assert np.array_equal(exchange.vector, start)
+    exchange.link.updated(exchange.algorithm, 2, 20)
+    found = exchange.up.read()
+    assert found is not None
+    assert found[:3] == (2, 20, exchange.down.newest)
+    exchange.down.give(start, start, statistics(exchange.algorithm), answered=True)
+    exchange.link.begin(exchange.algorithm)
+    exchange.link.updated(exchange.algorithm, 3, 30)
+    assert exchange.up.newest == 1, "one question, one round"
+
+
 def test_what_was_learned_meanwhile_stays() -> None:
     exchange = Exchange(every="1 update")
     start = exchange.join()

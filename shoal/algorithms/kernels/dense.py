@@ -45,8 +45,6 @@ class Dense:
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         """`[N, in]` -> `[N, out]`, good until the next call with as many rows."""
-        if self._first.data_ptr() != self._lies_at:
-            self._layers, self._lies_at = self._find(), self._first.data_ptr()
         self._seen = [x, *self._room_for(len(x))]
         last = len(self._layers) - 1
         for i, layer in enumerate(self._layers):
@@ -57,47 +55,92 @@ class Dense:
 
     @torch.no_grad()
     def backward(self, up: Tensor) -> None:
-        """Add to the gradients of all weights and biases. `up`: the loss's derivative by what the last forward gave, `[N, out]`."""
-        ones = self._ones_for(len(up))
+        """Add to the gradients of all weights and biases. `up`: the loss's derivative by what the last forward gave, `[N, out]`,
+        or by the first rows of it."""
+        ones, rows = self._ones_for(len(up)), slice(0, len(up))
         for i in reversed(range(len(self._layers))):
-            layer, seen = self._layers[i], self._seen[i]
-            assert layer.by_weight is not None
-            assert layer.by_bias is not None
-            layer.by_weight.addmm_(seen.t(), up)
-            layer.by_bias.addmv_(up.t(), ones)
+            layer, seen = self._layers[i], self._seen[i][rows]
+            by_weight, by_bias = gradients_of(layer)
+            by_weight.addmm_(seen.t(), up)
+            by_bias.addmv_(up.t(), ones)
             if i:
                 up = self._slope(torch.mm(up, layer.weight.t()), seen)
 
-    @torch.no_grad()
-    def by_input(self, up: Tensor, since: int) -> Tensor:
-        """The derivative by what the last forward was given, from column `since` on. Rows of `up` that are zero cost nothing."""
-        rows = up.any(1).nonzero().squeeze(1)
-        some = len(rows) < len(up)
-        up = up.index_select(0, rows) if some else up
-        for i in reversed(range(len(self._layers))):
-            weight = self._layers[i].weight
-            up = torch.mm(up, weight.t() if i else weight[since:].t())
-            if i:
-                seen = self._seen[i]
-                up = self._slope(up, seen.index_select(0, rows) if some else seen)
-        return up.new_zeros(len(self._seen[0]), up.shape[1]).index_copy_(0, rows, up) if some else up
-
-    @property
-    def width(self) -> int:
-        """Numbers that go in, per row."""
-        return len(self._layers[0].weight)
-
     def _room_for(self, rows: int) -> list[Tensor]:
-        """Kept: updates have batches of one length, or two."""
+        """For what each layer gives. Kept: updates have batches of one length, or two."""
+        if self._first.data_ptr() != self._lies_at:
+            self._layers, self._lies_at = self._find(), self._first.data_ptr()
         if rows not in self._room:
-            self._room[rows] = [layer.weight.new_empty(rows, layer.weight.shape[1]) for layer in self._layers]
+            shapes = [(*layer.weight.shape[:-2], rows, layer.weight.shape[-1]) for layer in self._layers]
+            self._room[rows] = [self._first.data.new_empty(shape) for shape in shapes]
         return self._room[rows]
 
     def _ones_for(self, rows: int) -> Tensor:
         """To add up rows with: a product with them is quicker than a sum."""
         if rows not in self._ones:
-            self._ones[rows] = self._layers[0].weight.new_ones(rows)
+            self._ones[rows] = self._first.data.new_ones(rows)
         return self._ones[rows]
+
+
+class Twins(Dense):
+    """Two networks of one shape that see the same, with one number each: every layer is one product of matrices for both.
+
+    Layers are `[2, in, out]` and `[2, 1, out]`. The last ones are vectors, and so not worth a product of matrices.
+    """
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        """`[N, in]` -> `[2, N]`."""
+        hidden = self._room_for(len(x))[:-1]
+        self._seen = [x.expand(2, *x.shape), *hidden]
+        for i, out in enumerate(hidden):
+            layer = self._layers[i]
+            self._activate(torch.baddbmm(layer.bias, self._seen[i], layer.weight, out=out))
+        weight, bias = self._layers[-1].weight, self._layers[-1].bias
+        both = zip(self._seen[-1], weight.squeeze(2), bias.view(2, 1), strict=True)
+        return torch.stack([torch.addmv(start, seen, vector) for seen, vector, start in both])
+
+    @torch.no_grad()
+    def backward(self, up: Tensor) -> None:
+        """As that of one. `up`: `[2, N]`."""
+        last, seen = self._layers[-1], self._seen[-1]
+        by_weight, by_bias = gradients_of(last)
+        for twin, own in enumerate(up):
+            by_weight[twin, :, 0].addmv_(seen[twin].t(), own)
+        by_bias.view(2).add_(up.sum(1))
+        ones = self._ones_for(up.shape[1]).expand(2, 1, -1)
+        up = up.unsqueeze(2) * last.weight.transpose(1, 2)
+        for i in reversed(range(len(self._layers) - 1)):
+            layer = self._layers[i]
+            up = self._slope(up, self._seen[i + 1])
+            by_weight, by_bias = gradients_of(layer)
+            by_weight.baddbmm_(self._seen[i].transpose(1, 2), up)
+            by_bias.baddbmm_(ones, up)
+            if i:
+                up = torch.bmm(up, layer.weight.transpose(1, 2))
+
+    @torch.no_grad()
+    def by_input(self, up: Tensor, count: int) -> Tensor:
+        """The derivative by the last `count` numbers that both were given, `[N, count]`. Rows of `up` that are 0 cost nothing."""
+        found = up.new_zeros(up.shape[1], count)
+        for twin, own in enumerate(up):
+            rows = own.nonzero().squeeze(1)
+            found.index_add_(0, rows, self._through(twin, own.index_select(0, rows).unsqueeze(1), rows, count))
+        return found
+
+    def _through(self, twin: int, up: Tensor, rows: Tensor, count: int) -> Tensor:
+        """Some rows of one of both, all the way back."""
+        for i in reversed(range(1, len(self._layers))):
+            up = torch.mm(up, self._layers[i].weight[twin].t())
+            up = self._slope(up, self._seen[i][twin].index_select(0, rows))
+        return torch.mm(up, self._layers[0].weight[twin, -count:].t())
+
+
+def gradients_of(layer: Layer) -> tuple[Tensor, Tensor]:
+    """Of a layer that learns."""
+    assert layer.by_weight is not None
+    assert layer.by_bias is not None
+    return layer.by_weight, layer.by_bias
 
 
 def _relu_slope(up: Tensor, seen: Tensor) -> Tensor:

@@ -1,15 +1,15 @@
 """SAC with numbers as actions and dense networks, without autograd around them: values out, gradients back by hand.
 
-The gradient of the lesser of two values goes to one critic alone, so each critic goes back through its own rows, not through all.
+The policy looks at all rows of a batch at once, those to learn from and those that follow. The gradient of the lesser of two values
+goes to one critic alone, so each critic goes back through its own rows, not through all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
+from shoal.algorithms.kernels import dense
 from shoal.algorithms.kernels.dense import ACTIVATIONS, Dense, Layer
 from shoal.algorithms.sac.actions import Seen, Weighed
 from shoal.algorithms.sac.critics import ACTION, Stacked, Twins
@@ -22,7 +22,7 @@ from shoal.models.mlp import MLPModel
 
 
 class SACKernel:
-    """Legal order: `valued`; `taken`, then `learn_critics`; `weigh`, then `learn_actor`. Rows are `[R, B]`."""
+    """Legal order: `look`; `taken`, then `learn_critics`; `weigh`, then `learn_actor`. Rows are `[R, B]`."""
 
     def __init__(self, policy: SACPolicy, critics: Twins, target: Twins) -> None:
         assert isinstance(policy.model, MLPModel)
@@ -43,10 +43,19 @@ class SACKernel:
     # ------------------------------------------------------------ forwards
 
     @torch.no_grad()
-    def valued(self, seen: Seen, noise: Tensor, temperature: Tensor) -> Tensor:
-        """Soft values by the target critics, of what the policy would do."""
-        action, log_prob = self._sample(self._leaning(seen), noise)
-        return soft_value(_values(self._slow, self._target, seen, action), log_prob, temperature)
+    def look(self, now: Seen, later: Seen, all_rows: Tensor, noise: tuple[Tensor, ...], temperature: Tensor) -> Tensor:
+        """Soft values by the target critics, of what the policy would do `later`: all rows but the first. `now`: the first ones.
+
+        `noise`: of the later rows, and of those of now.
+        """
+        leaning = self._actor.forward(self._model.vector(all_rows.flatten(0, 1))).unflatten(0, all_rows.shape[:2])
+        rows = [len(later.first), len(now.first)]
+        self._leaned, self._noise = leaning[: rows[1]], noise[1]
+        action, log_prob = self._head.squashed(torch.cat([leaning[1:], self._leaned]), torch.cat(noise))
+        (following, self._sampled), (log_prob, self._log_prob) = (
+            each.split(rows) for each in (action, log_prob + self._head.log_scale)
+        )
+        return soft_value(_values(self._slow, self._target, later, following), log_prob, temperature)
 
     @torch.no_grad()
     def taken(self, seen: Seen, action: Tensor) -> Tensor:
@@ -54,60 +63,47 @@ class SACKernel:
         return _values(self._pair, self._critics, seen, self._head.unit(action))
 
     @torch.no_grad()
-    def weigh(self, seen: Seen, noise: Tensor, temperature: Tensor) -> Weighed:
-        """Soft values by the critics, of what the policy would do."""
-        self._noise, self._leaned = noise, self._leaning(seen)
-        self._sampled, log_prob = self._sample(self._leaned, noise)
-        self._weighed = _values(self._pair, self._critics, seen, self._sampled)
-        return Weighed(soft_value(self._weighed, log_prob, temperature), -log_prob)
-
-    def _leaning(self, seen: Seen) -> Tensor:
-        """The head's parameters, `[R, B, 2K]`."""
-        return self._actor.forward(self._model.vector(seen.observation.flatten(0, 1))).unflatten(0, seen.first.shape)
-
-    def _sample(self, leaning: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        action, log_prob = self._head.squashed(leaning, noise)
-        return action, log_prob + self._head.log_scale
+    def weigh(self, now: Seen, temperature: Tensor) -> Weighed:
+        """Soft values by the critics, of what the policy would do now."""
+        self._weighed = _values(self._pair, self._critics, now, self._sampled)
+        return Weighed(soft_value(self._weighed, self._log_prob, temperature), -self._log_prob)
 
     # ------------------------------------------------------------ backwards
 
     def learn_critics(self, slope: Tensor) -> None:
         """Add to the gradients of both. `slope`: the loss's derivative by what `taken` gave."""
-        for critic, own in zip(self._pair, slope, strict=True):
-            critic.backward(own.view(-1, 1))
+        self._pair.backward(slope.view(2, -1))
 
     def learn_actor(self, share: Tensor, temperature: Tensor) -> None:
         """Add to the policy's gradient: of the mean soft value that `weigh` gave, downwards. `share`: of each row in it."""
         one, other = self._weighed
         equal, actions = (one == other) * 0.5, self._sampled.shape[-1]
-        parts = [(-share * part).view(-1, 1) for part in ((one < other) + equal, (other < one) + equal)]
-        ups = [critic.by_input(up, critic.width - actions) for critic, up in zip(self._pair, parts, strict=True)]
-        upstream = (torch.add(*ups).view_as(self._sampled), temperature * share)
-        by_leaning = self._head.slope(self._leaned, self._noise, self._sampled, upstream)
+        parts = torch.stack([(one < other) + equal, (other < one) + equal]) * -share
+        by_action = self._pair.by_input(parts.view(2, -1), actions).view_as(self._sampled)
+        by_leaning = self._head.slope(self._leaned, self._noise, self._sampled, (by_action, temperature * share))
         self._actor.backward(by_leaning.flatten(0, 1))
 
 
-def _values(pair: tuple[Dense, Dense], critics: Twins, seen: Seen, action: Tensor) -> Tensor:
+def _values(pair: dense.Twins, critics: Twins, seen: Seen, action: Tensor) -> Tensor:
     """`[2, R, B]`"""
     stack = critics.pair[0]
     assert critics.joined is not None
     assert isinstance(stack, Stacked)
     rows = stack.vector(critics.joined({OWN: seen.observation, ACTION: action}).flatten(0, 1))
-    return torch.stack([critic.forward(rows) for critic in pair]).view(2, *seen.first.shape)
+    return pair.forward(rows).view(2, *seen.first.shape)
 
 
-def _pair(critics: Twins) -> tuple[Dense, Dense]:
+def _pair(critics: Twins) -> dense.Twins:
     stack = critics.pair[0]
     assert isinstance(stack, Stacked)
 
-    def layers(twin: int) -> Callable[[], list[Layer]]:
-        return lambda: [
-            Layer(weight.data[twin], bias.data[twin, 0], _grad(weight, twin), _grad(bias, twin, 0))
+    def layers() -> list[Layer]:
+        return [
+            Layer(weight.data, bias.data, weight.grad, bias.grad)
             for weight, bias in zip(stack.weights, stack.biases, strict=True)
         ]
 
-    first = stack.weights[0]
-    return Dense(layers(0), first, stack.activation), Dense(layers(1), first, stack.activation)
+    return dense.Twins(layers, stack.weights[0], stack.activation)
 
 
 def _of_policy(policy: SACPolicy) -> list[Layer]:
@@ -120,8 +116,3 @@ def _of_policy(policy: SACPolicy) -> list[Layer]:
         assert by_weight is not None
         found.append(Layer(linear.weight.data.t(), linear.bias.data, by_weight.t(), by_bias))
     return found
-
-
-def _grad(parameter: Tensor, *at: int) -> Tensor | None:
-    """Where a part of its gradient goes; None: a target does not learn."""
-    return None if parameter.grad is None else parameter.grad[at]

@@ -97,8 +97,12 @@ class SAC(Algorithm):
         self._set_rates()
         self.policy.uniform.fill_(False)
         rows, later = self.rows(batch), self._seen(batch, slice(1, None))
-        noise_later, noise_now = self.noise(later, rows.seen)
-        target = self.targets(batch, later, noise_later)[: len(rows.valid)]
+        noise = noise_later, noise_now = self.noise(later, rows.seen)
+        if self._by_hand is None:
+            following = self.following(later, noise_later)
+        else:
+            following = self._by_hand.look(rows.seen, later, batch.observation, noise, self.temperature.value)
+        target = self.targets(batch, following)[: len(rows.valid)]
         values, metrics = self._update_critics(batch, rows, target, learner)
         weighed = self._update_actor(rows, noise_now, learner, metrics)
         if self.settings.learn_temperature:
@@ -139,13 +143,13 @@ class SAC(Algorithm):
         return drawn if self.device.type == CPU else to_device(drawn, self.device)
 
     @torch.no_grad()
-    def targets(self, batch: Fragment, later: Seen, noise: Tensor) -> Tensor:
-        """What the values should be, `[R, B]`. `later`: all rows but the first, which follows nothing."""
-        temperature = self.temperature.value
-        if self._by_hand is not None:
-            following = self._by_hand.valued(later, noise, temperature)
-        else:
-            following = self.actions.weigh(self.policy, self.target.module, later, noise, temperature).value
+    def following(self, later: Seen, noise: Tensor) -> Tensor:
+        """Soft values by the target critics, `[R - 1, B]`. `later`: all rows but the first, which follows nothing."""
+        return self.actions.weigh(self.policy, self.target.module, later, noise, self.temperature.value).value
+
+    @torch.no_grad()
+    def targets(self, batch: Fragment, following: Tensor) -> Tensor:
+        """What the values should be, `[R, B]`."""
         value = torch.cat([torch.zeros_like(following[:1]), following])
         config = self.settings
         return n_step(batch.reward, value, batch.terminated, batch.truncated, gamma=config.gamma, steps=config.n_step)
@@ -173,7 +177,7 @@ class SAC(Algorithm):
             with frozen(self.critics):
                 weighed = self.actions.weigh(self.policy, self.critics, rows.seen, noise, temperature)
         else:
-            weighed = by_hand.weigh(rows.seen, noise, temperature)
+            weighed = by_hand.weigh(rows.seen, temperature)
         loss = -(weighed.value * rows.share).sum()
         own = loss if by_hand is None else KnownLoss(lambda: by_hand.learn_actor(rows.share, temperature))
         norm = learner.step(own, self.actor, rows.count)

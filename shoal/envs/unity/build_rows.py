@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,17 @@ NOBODY = -1
 """Who decides and has no row: agents of areas that nobody wants."""
 
 
+class Steady(NamedTuple):
+    """The agents of one behaviour as they were in the last message: mostly they are the same in the next."""
+
+    numbers: list[int]
+    """The player's own."""
+    at: list[int]
+    """Row * agents + slot of each."""
+    rows: Array
+    """The same."""
+
+
 class BuildRows(OutsideGame):
     """Rows `first` to `first + used`; areas beyond those are played with default actions, and nobody looks."""
 
@@ -30,6 +41,8 @@ class BuildRows(OutsideGame):
         self.name, self.rows, self.editor = build.name, np.arange(first, first + used), build.file is None
         self._places = Places(layout)
         self._deciding: dict[str, list[int]] = {}
+        self._steady: dict[str, Steady] = {}
+        """Behaviours whose last message was of agents that all live and decide."""
         self._statistics: list[Statistic] = []
 
     def launch(self, seed: int) -> None:
@@ -40,7 +53,7 @@ class BuildRows(OutsideGame):
 
     def reset(self, stage: int) -> None:
         """The player begins anew: it may number its agents as it likes."""
-        self._places, self._deciding = Places(self._layout), {}
+        self._places, self._deciding, self._steady = Places(self._layout), {}, {}
         self._build.reset(stage)
 
     def absorb(self, timeout: float) -> bool:
@@ -83,8 +96,11 @@ class BuildRows(OutsideGame):
             if actions is None:
                 chosen[name] = [codec.default] * len(places)
                 continue
-            own = actions[side.group]
-            encoded = iter(codec.encode(own.reshape(-1, *own.shape[2:])[[at for at in places if at != NOBODY]]))
+            own = actions[side.group].reshape(-1, *actions[side.group].shape[2:])
+            if NOBODY not in places:
+                chosen[name] = codec.encode(own[places])
+                continue
+            encoded = iter(codec.encode(own[[at for at in places if at != NOBODY]]))
             chosen[name] = [codec.default if at == NOBODY else next(encoded) for at in places]
         self._build.step(chosen)
 
@@ -99,6 +115,7 @@ class BuildRows(OutsideGame):
 
     def _end(self, side: Side, infos: Sequence[Any]) -> None:
         """Who ends without having decided is nobody's."""
+        self._steady.pop(side.behaviour.name, None)
         left = [(info, self._places.leave(side.behaviour.name, info.id)) for info in infos]
         known = [(info, self._at(place)) for info, place in left if place is not None and place.area < self._used]
         if not known:
@@ -110,7 +127,12 @@ class BuildRows(OutsideGame):
 
     def _decide(self, side: Side, infos: Sequence[Any]) -> list[int]:
         """Where each decides, in the order of the message. Who ends later in the same message decides nothing any more."""
-        name, last = side.behaviour.name, {info.id: info.done for info in infos}
+        name, numbers = side.behaviour.name, [info.id for info in infos]
+        steady = self._steady.get(name)
+        if steady is not None and steady.numbers == numbers:  # nobody came, and whoever ends is struck off before
+            self._show(side, infos, steady.rows)
+            return steady.at
+        last = {info.id: info.done for info in infos}
         deciding = [info for info in infos if not info.done]
         for info in sorted(deciding, key=lambda info: info.id):
             if not last[info.id] and self._places.of(name, info.id) is None:
@@ -120,6 +142,8 @@ class BuildRows(OutsideGame):
         ours = [(info, i) for info, i in zip(deciding, at, strict=True) if i != NOBODY]
         if ours:
             self._show(side, [info for info, _ in ours], np.array([i for _, i in ours]))
+        if len(ours) == len(infos):
+            self._steady[name] = Steady(numbers, at, np.array(at))
         return at
 
     def _welcome(self, side: Side, info: Any) -> None:
@@ -131,7 +155,7 @@ class BuildRows(OutsideGame):
                 f"env.kwargs.agents.{stem} to what one area has at most (now {count})"
             )
 
-    def _show(self, side: Side, infos: list[Any], at: Array) -> None:
+    def _show(self, side: Side, infos: Sequence[Any], at: Array) -> None:
         group, codec = self._arrays.groups[side.group], side.behaviour.codec
         group.see(at, [sensor.read(infos) for sensor in side.behaviour.sensors])
         group.act(at, _rewards(infos))

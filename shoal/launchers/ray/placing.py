@@ -97,6 +97,8 @@ class RaySupervisor:
         self._said: queue.SimpleQueue[list[News]] = queue.SimpleQueue()
         self._news: queue.SimpleQueue[tuple[RayLink, Any, int]] = queue.SimpleQueue()
         """Whose, the answer, and of which life."""
+        self._idle: list[tuple[RayLink, int]] = []
+        """Who found a place, and was not set to work yet; and in which life."""
         self._door, self._bell = os.pipe()
         os.set_blocking(self._door, False)
         os.set_blocking(self._bell, False)
@@ -121,7 +123,8 @@ class RaySupervisor:
         """Wait until every process has its first place."""
         while not all(link.node for link in self.links if link.needed):
             self.wait(0.2)
-            self._take_news(begin=False)
+            self._take_news()
+        self._idle.clear()
 
     def begin(self, link: RayLink, posting: bytes, points: dict[str, Any]) -> None:
         """Let a process work, now that it has its place."""
@@ -160,7 +163,8 @@ class RaySupervisor:
 
     def heard(self) -> Iterator[tuple[RayLink, Message]]:
         """All that was said since. Processes that found a place are set to work."""
-        self._take_news(begin=True)
+        self._take_news()
+        self._set_to_work()
         while not self._said.empty():
             for news in self._said.get():
                 if isinstance(news, Pulses):
@@ -210,7 +214,14 @@ class RaySupervisor:
                 self._news.put((link, ref, incarnation))
                 self._ring()
 
-    def _take_news(self, *, begin: bool) -> None:
+    def _set_to_work(self) -> None:
+        """Whoever found a place: since the last look, or while somebody else was seen to."""
+        idle, self._idle = self._idle, []
+        for link, incarnation in idle:
+            if incarnation == link.life.incarnation and link.node:
+                self._place(link)
+
+    def _take_news(self) -> None:
         while not self._news.empty():
             link, ref, incarnation = self._news.get()
             if incarnation != link.life.incarnation:
@@ -228,8 +239,7 @@ class RaySupervisor:
                     link.ended, link.since = found or "ended before its time", time.monotonic()
                 else:
                     link.node, link.running = link.holder = found
-                    if begin:
-                        self._place(link)
+                    self._idle.append((link, incarnation))
         self._look_for_the_unplaced()
 
     def _lost(self, link: RayLink, ref: Any, cause: str) -> None:
@@ -310,7 +320,7 @@ class RaySupervisor:
             deadline = time.monotonic() + ENDING
             while not link.ended and time.monotonic() < deadline:
                 self.wait(0.05)
-                self._take_news(begin=False)
+                self._take_news()
             if not link.ended:
                 self.kill(link)
         link.failure, link.reaped = None, True

@@ -140,7 +140,7 @@ def test_targets(kind: str, masked: bool, steps: int) -> None:
     rows, later = algorithm.rows(batch), algorithm._seen(batch, slice(1, None))
     assert int(rows.valid.sum()) == int(batch.valid.sum()) == rows.count
     noise, _ = algorithm.noise(later, rows.seen)
-    target = algorithm.targets(batch, later, noise)
+    target = algorithm.targets(batch, algorithm.following(later, noise))
     slow = slow_targets(algorithm, batch, noise.numpy())
     assert len(slow) >= 20
     for (row, lane), expected in slow.items():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from shoal.algorithms.kernels.dense import Dense
+from shoal.algorithms.kernels.dense import Twins
 from shoal.algorithms.learner import SoloLearner
 from shoal.algorithms.sac import SAC
 from shoal.algorithms.sac.kernel import SACKernel
@@ -56,13 +56,13 @@ def test_each_critic_goes_back_through_the_rows_in_which_it_is_the_lesser(monkey
     """Both together through all that count, and not twice as many."""
     by_hand, _ = both()
     through: list[int] = []
-    original = Dense.by_input
+    original = Twins._through
 
-    def by_input(self: Dense, up: torch.Tensor, since: int) -> torch.Tensor:
-        through.append(int(up.any(1).sum()))
-        return original(self, up, since)
+    def back(self: Twins, twin: int, up: torch.Tensor, *rest: Any) -> torch.Tensor:
+        through.append(len(up))
+        return original(self, twin, up, *rest)
 
-    monkeypatch.setattr(Dense, "by_input", by_input)
+    monkeypatch.setattr(Twins, "_through", back)
     batch = batch_of(by_hand)
     by_hand.update(batch, SoloLearner())
     assert sum(through) == int(batch.valid.sum())
