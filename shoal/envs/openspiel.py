@@ -81,13 +81,13 @@ class OpenSpielEnv(NativeEnv):
     def begin(self, rows: Array) -> None:
         for row in rows.tolist():
             self.states[row] = self.game.new_initial_state()
-        self._settle(rows)
+        self._play_chance(rows)
         self._earned[rows] = [self.states[row].returns() for row in rows.tolist()]
 
     def advance(self, actions: ByGroup) -> Outcome:
         for row, (player, chosen) in enumerate(zip(self._movers.tolist(), actions[GROUP].tolist(), strict=True)):
             self._move(row, player, chosen)
-        self._settle(self._everyone)
+        self._play_chance(self._everyone)
         earned = np.array([state.returns() for state in self.states])
         reward, self._earned = earned - self._earned, earned
         return self.ended_together({GROUP: reward}, self._movers == OVER)
@@ -102,7 +102,7 @@ class OpenSpielEnv(NativeEnv):
         else:
             self.states[row].apply_action(chosen[player])
 
-    def _settle(self, rows: Array) -> None:
+    def _play_chance(self, rows: Array) -> None:
         """These have moved: chance moves until somebody else does, or it is over."""
         numbers = rows.tolist()
         movers = [self.states[row].current_player() for row in numbers]
@@ -148,7 +148,7 @@ class OpenSpielEnv(NativeEnv):
         """Every copy makes its moves again."""
         super().restore({key: value for key, value in tree.items() if key != "history"})
         self.states = [replayed(self.game, moves.tolist()) for moves in tree["history"]]
-        self._settle(self._everyone)
+        self._play_chance(self._everyone)
         self._earned = np.array([state.returns() for state in self.states])
         self.action_masks()
 

@@ -141,8 +141,8 @@ class UplinkWorker(Worker):
         self._began = time.monotonic()
         self._episodes: list[float] = []
         self._metrics: dict[str, Metric] = {}
-        self._episodes_due, self._ended, self._asked = episodes, 0, False
-        """Of a round; that ended in this one; whether the replicas were asked for it."""
+        self._episodes_due, self._ended, self._called = episodes, 0, False
+        """Of a round; that ended in this one; whether the replicas were called upon for it."""
         self._set_aside = 0
         self._round_trip: float | None = None
         self._shown = time.monotonic()
@@ -192,14 +192,14 @@ class UplinkWorker(Worker):
     def _ask(self) -> None:
         """For what was learned, if enough episodes have ended."""
         due = self._episodes_due is not None and self._ended >= self._episodes_due
-        if due and self._connected and self._open < 0 and not self._asked:
-            self._asked, self._ended = True, 0
+        if due and self._connected and self._open < 0 and not self._called:
+            self._called, self._ended = True, 0
             self._down.ask()
 
     def _ask_again(self) -> None:
         """What the replicas gave, or will give, is of before the last answer."""
-        if self._asked:
-            self._asked, self._ended = False, self._episodes_due or 0
+        if self._called:
+            self._called, self._ended = False, self._episodes_due or 0
 
     def _contribute(self, rounds: list[int]) -> None:
         """The mean of the replicas, and the news of their normalisers, which are added up."""
@@ -214,7 +214,7 @@ class UplinkWorker(Worker):
         if any(seen != self._down.newest for _, _, seen, *_ in given):  # of before the last answer: another one follows
             self._ask_again()
             return
-        self._asked = False
+        self._called = False
         vector: Vector = given[0][3]
         if len(given) > 1:
             vector = np.stack([each[3] for each in given]).mean(0, dtype=np.float64).astype(np.float32)
