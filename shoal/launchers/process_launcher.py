@@ -72,6 +72,7 @@ class ProcessLauncher:
         """Producer -> policy -> the round that it is in."""
         self._flushed: dict[str, Standing] = {}
         self._saves = 0
+        self._unanswered: dict[str, Save] = {}
         self._saved: dict[str, Saved] = {}
         self.goes_on: bool | None = life.whole
         self.checkpoint = life.start.version if life.start and not self._sync.one_machine else -1
@@ -120,6 +121,7 @@ class ProcessLauncher:
         match message:
             case Saved():
                 if message.request == self._saves:
+                    self._unanswered.pop(message.worker, None)
                     self._saved[message.worker] = message
                 return
             case Episodes():
@@ -250,13 +252,10 @@ class ProcessLauncher:
         self._saved = {}
         whole = saves_state(self._program)
         specs = [spec for spec in self._program.workers if whole or (isinstance(spec, TrainerSpec) and spec.rank == 0)]
-        for spec in specs:
-            self.order(spec.name, Save(self._saves, round_))
-
-        def missing() -> list[str]:
-            return [spec.name for spec in specs if spec.name not in self._saved]
-
-        self._until(lambda: not missing(), "the workers did not say what they hold", missing)
+        self._unanswered = {spec.name: Save(self._saves, round_) for spec in specs}
+        for name, order in self._unanswered.items():
+            self.order(name, order)
+        self._until(lambda: not self._unanswered, "the workers did not say what they hold")
         self._hear_last_updates()
         snapshot = Snapshot()
         for spec in specs:
@@ -271,7 +270,7 @@ class ProcessLauncher:
             snapshot.states[BEFORE] = older_versions(self._program, self.mailboxes, versions)
         return snapshot
 
-    def _until(self, done: Callable[[], bool], what: str, missing: Callable[[], list[str]] = list) -> None:
+    def _until(self, done: Callable[[], bool], what: str) -> None:
         """Those who hang meanwhile are started again; but in a run that is to end, nobody waits for them: HangsError."""
         patience = REST + self._limits.env + self._limits.hang
         deadline = time.monotonic() + patience
@@ -283,13 +282,13 @@ class ProcessLauncher:
             self._conductor.answer()
             self._obey()
             if self._conductor.controller.reason is not None:
-                self._check_for_hung(missing())
+                self._check_for_hung()
 
-    def _check_for_hung(self, workers: list[str]) -> None:
+    def _check_for_hung(self) -> None:
         for link in self._supervisor.links:
             pulse = self._supervisor.pulse(link)
             patience = STARTS if pulse.allowed else max(SILENT, 2 * pulse.longest)
-            if pulse.silent > patience and any(w.name in workers for w in link.process.workers):
+            if pulse.silent > patience and any(w.name in self._unanswered for w in link.process.workers):
                 raise HangsError(f"{link.name} has given no sign of life for {pulse.silent:.0f} s")
 
     def _hear_last_updates(self) -> None:
@@ -330,6 +329,8 @@ class ProcessLauncher:
             self._start_again(ranks)
         for link in links:
             self._orders.again(link.name)
+            for name in (spec.name for spec in link.process.workers if spec.name in self._unanswered):
+                self.order(name, self._unanswered[name])  # it may have died with the order, or its answer, in hand
             self._supervisor.restart(link, replace(link.life, incarnation=link.life.incarnation + 1, **changes))
 
     def _of_equal_fate(self, link: Link) -> list[Link]:

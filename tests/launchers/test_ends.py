@@ -16,8 +16,13 @@ import pytest
 import torch
 
 import shoal
+from shoal.api.messages import Message
+from shoal.api.orders import Order, Save
 from shoal.base.errors import EXIT_INTERRUPTED, EXIT_WRONG_INPUT, InputError, ShoalError
 from shoal.checkpoints.store import CheckpointStore
+from shoal.launchers.links import Death, Limits, Link
+from shoal.launchers.orders import OrderBook
+from shoal.launchers.supervisor import Supervisor
 from tests.launchers.live import Run, check, experiment, restarts, rows, saved, train
 from tests.launchers.processes import alive, below, family, nothing_left, wait_for
 
@@ -64,6 +69,48 @@ def test_ctrl_c_while_a_trainer_is_dead(tmp_path: Path, shape: str) -> None:
 
     outcome, _ = train(experiment(placement=SHAPES[shape]), tmp_path, script, stop=False)
     assert time.monotonic() - pressed[0] < 10
+    assert outcome.interrupted
+    assert saved(outcome) == outcome.version
+
+
+def test_who_is_killed_before_its_answer_is_heard_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replicas in step go down with the one that died: what they said since the launcher listened last is lost."""
+    give, deaths, heard = OrderBook.give, Supervisor.deaths, Supervisor.heard
+    victim: list[int] = []
+    killed = answered = False
+
+    def killed_before(self: OrderBook, to: str, order: Order) -> list[str]:
+        nonlocal killed
+        if isinstance(order, Save) and to == "trainer-agent-0" and not killed:
+            os.kill(victim[0], signal.SIGKILL)
+            killed = True
+        return give(self, to, order)
+
+    def heard_too_late(self: Supervisor) -> Iterator[tuple[Link, Message]]:
+        return iter(()) if killed and not answered else heard(self)
+
+    def seen_late(self: Supervisor, limits: Limits) -> Iterator[Death]:
+        nonlocal answered
+        if killed and not answered:
+            time.sleep(0.5)
+            answered = True
+        return deaths(self, limits)
+
+    monkeypatch.setattr(OrderBook, "give", killed_before)
+    monkeypatch.setattr(Supervisor, "deaths", seen_late)
+    monkeypatch.setattr(Supervisor, "heard", heard_too_late)
+
+    def script(run: Run) -> None:
+        run.go_on()
+        victim.append(run.worker("trainer-agent-0")["pid"])
+        os.kill(os.getpid(), signal.SIGINT)
+
+    began = time.monotonic()
+    outcome, _ = train(experiment(placement=SHAPES["together, in step"]), tmp_path, script, stop=False)
+    assert time.monotonic() - began < 30
+    assert answered
     assert outcome.interrupted
     assert saved(outcome) == outcome.version
 
