@@ -30,7 +30,7 @@ from shoal.api.algorithm import Learner
 from shoal.api.env import Array
 from shoal.api.metric import Mean, Metric
 from shoal.base.config import Config, Count
-from shoal.base.seeding import generator
+from shoal.base.seeding import Generators
 
 PIECE = 128
 """Rows of a costly model that go forwards and backwards at a time: what lies between the layers stays in the cache. With the
@@ -61,6 +61,7 @@ class ClippedPasses:
         policy = self._policy = owner.policy
         unroll, minibatch = owner.needs.unroll, self.config.minibatch
         self._count, owner.notes = count_minibatches(minibatch, unroll, owner.task, recurrent=policy.recurrent)
+        self._orders = Generators(owner.task.seed, "minibatches")
         self.kernel: PPOKernel | None = None
         self.choose()
 
@@ -102,7 +103,7 @@ class ClippedPasses:
             yield from parts.epoch(self._order(epoch))
 
     def _order(self, epoch: int) -> np.random.Generator:
-        return generator(self._owner.task.seed, "minibatches", self._owner.updates, epoch)
+        return self._orders.at(self._owner.updates, epoch)
 
     def loss(self, part: Experience, entropy_coef: float) -> Loss:
         """Of one minibatch, by the parameters as they are."""

@@ -74,6 +74,9 @@ class RowMinibatches(Minibatches[Experience]):
         self._sizes = part_sizes(self._size, count)
 
     def epoch(self, random: np.random.Generator) -> Iterator[Experience]:
+        if len(self._sizes) == 1:  # a mean over all rows has no order
+            yield _map(self._rows, lambda tensor: tensor.unsqueeze(0))
+            return
         order = _order(random, self._size, self._rows.action.device)
 
         def split(tensor: Tensor) -> list[Tensor]:

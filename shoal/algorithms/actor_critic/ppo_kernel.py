@@ -34,7 +34,10 @@ class Rows(NamedTuple):
     target: Array
 
     def shuffled(self, random: np.random.Generator, sizes: list[int]) -> Iterator[Rows]:
-        """All of them once, in a new order, in parts of these sizes."""
+        """All of them once, in a new order, in parts of these sizes; where there is one part alone, as they are."""
+        if len(sizes) == 1:
+            yield self
+            return
         order = random.permutation(len(self.action))
         seen = self.observation.take(order, 0)
         critic = seen if self.critic_observation is self.observation else self.critic_observation.take(order, 0)
