@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shoal.base.config import Count
+from shoal.base.products import affine
 
 Width = Annotated[Count, Field(ge=1)]
 """How many numbers a layer gives."""
@@ -52,7 +53,7 @@ class Dense(nn.Module):
         # Functional calls: at 16 rows, calling modules instead takes a third longer.
         for i, linear in enumerate(self.linears):
             assert isinstance(linear, nn.Linear)
-            x = functional.linear(x, linear.weight, linear.bias)
+            x = affine(x, linear.weight, linear.bias)
             if self.norms is not None:
                 x = self.norms[i](x)
             x = self.activation(x)

@@ -1,7 +1,6 @@
 """Dense layers, tanh or relu, under a linear output, forwards and backwards, in torch without a graph.
 
-For networks of any width: products go to the threads that torch has, and what lies between them stays where it is from one
-update to the next, in the cache. Where every call counts numpy is faster: `mlp.py`.
+For networks of any width: products go to the threads that torch has. Where every call counts numpy is faster: `mlp.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from shoal.base.products import product
 
 ACTIVATIONS: dict[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]] = {
     torch.relu: torch.relu_,
@@ -37,21 +38,18 @@ class Dense:
     ) -> None:
         self._find, self._first, self._lies_at = layers, first, -1
         self._layers: Sequence[Layer] = ()
-        self._activate = ACTIVATIONS[activation]
+        self._activation = activation
         self._slope = _relu_slope if activation is torch.relu else _tanh_slope
-        self._room: dict[int, list[Tensor]] = {}
         self._ones: dict[int, Tensor] = {}
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        """`[N, in]` -> `[N, out]`, good until the next call with as many rows."""
-        self._seen = [x, *self._room_for(len(x))]
-        last = len(self._layers) - 1
-        for i, layer in enumerate(self._layers):
-            out = torch.addmm(layer.bias, self._seen[i], layer.weight, out=self._seen[i + 1])
-            if i < last:
-                self._activate(out)
-        return self._seen[-1]
+        """`[N, in]` -> `[N, out]`"""
+        self._look()
+        self._seen = [x]
+        for weight, bias, *_ in self._layers[:-1]:
+            self._seen.append(layer_of(self._seen[-1], weight, bias, self._activation))
+        return product(self._seen[-1], self._layers[-1].weight, self._layers[-1].bias)
 
     @torch.no_grad()
     def backward(self, up: Tensor) -> None:
@@ -61,19 +59,15 @@ class Dense:
         for i in reversed(range(len(self._layers))):
             layer, seen = self._layers[i], self._seen[i][rows]
             by_weight, by_bias = gradients_of(layer)
-            by_weight.addmm_(seen.t(), up)
+            by_weight.add_(product(seen.t(), up))
             by_bias.addmv_(up.t(), ones)
             if i:
-                up = self._slope(torch.mm(up, layer.weight.t()), seen)
+                up = self._slope(product(up, layer.weight.t()), seen)
 
-    def _room_for(self, rows: int) -> list[Tensor]:
-        """For what each layer gives. Kept: updates have batches of one length, or two."""
+    def _look(self) -> None:
+        """Where the layers lie now."""
         if self._first.data_ptr() != self._lies_at:
             self._layers, self._lies_at = self._find(), self._first.data_ptr()
-        if rows not in self._room:
-            shapes = [(*layer.weight.shape[:-2], rows, layer.weight.shape[-1]) for layer in self._layers]
-            self._room[rows] = [self._first.data.new_empty(shape) for shape in shapes]
-        return self._room[rows]
 
     def _ones_for(self, rows: int) -> Tensor:
         """To add up rows with: a product with them is quicker than a sum."""
@@ -83,7 +77,7 @@ class Dense:
 
 
 class Twins(Dense):
-    """Two networks of one shape that see the same, with one number each: every layer is one product of matrices for both.
+    """Two networks of one shape that see the same, with one number each.
 
     Layers are `[2, in, out]` and `[2, 1, out]`. The last ones are vectors, and so not worth a product of matrices.
     """
@@ -91,33 +85,31 @@ class Twins(Dense):
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         """`[N, in]` -> `[2, N]`."""
-        hidden = self._room_for(len(x))[:-1]
-        self._seen = [x.expand(2, *x.shape), *hidden]
-        for i, out in enumerate(hidden):
-            layer = self._layers[i]
-            self._activate(torch.baddbmm(layer.bias, self._seen[i], layer.weight, out=out))
+        self._look()
+        self._pairs = [[x, x]]
+        for weight, bias, *_ in self._layers[:-1]:
+            both = zip(self._pairs[-1], weight, bias, strict=True)
+            self._pairs.append([layer_of(seen, own, start[0], self._activation) for seen, own, start in both])
         weight, bias = self._layers[-1].weight, self._layers[-1].bias
-        both = zip(self._seen[-1], weight.squeeze(2), bias.view(2, 1), strict=True)
-        return torch.stack([torch.addmv(start, seen, vector) for seen, vector, start in both])
+        ends = zip(self._pairs[-1], weight.squeeze(2), bias.view(2, 1), strict=True)
+        return torch.stack([torch.addmv(start, seen, vector) for seen, vector, start in ends])
 
     @torch.no_grad()
     def backward(self, up: Tensor) -> None:
         """As that of one. `up`: `[2, N]`."""
-        last, seen = self._layers[-1], self._seen[-1]
+        ones, last = self._ones_for(up.shape[1]), self._layers[-1]
         by_weight, by_bias = gradients_of(last)
-        for twin, own in enumerate(up):
-            by_weight[twin, :, 0].addmv_(seen[twin].t(), own)
         by_bias.view(2).add_(up.sum(1))
-        ones = self._ones_for(up.shape[1]).expand(2, 1, -1)
-        up = up.unsqueeze(2) * last.weight.transpose(1, 2)
-        for i in reversed(range(len(self._layers) - 1)):
-            layer = self._layers[i]
-            up = self._slope(up, self._seen[i + 1])
-            by_weight, by_bias = gradients_of(layer)
-            by_weight.baddbmm_(self._seen[i].transpose(1, 2), up)
-            by_bias.baddbmm_(ones, up)
-            if i:
-                up = torch.bmm(up, layer.weight.transpose(1, 2))
+        for twin, own in enumerate(up):
+            by_weight[twin, :, 0].addmv_(self._pairs[-1][twin].t(), own)
+            down = own.unsqueeze(1) * last.weight[twin].t()
+            for i in reversed(range(len(self._layers) - 1)):
+                down = self._slope(down, self._pairs[i + 1][twin])
+                weights, biases = gradients_of(self._layers[i])
+                weights[twin].add_(product(self._pairs[i][twin].t(), down))
+                biases[twin, 0].addmv_(down.t(), ones)
+                if i:
+                    down = product(down, self._layers[i].weight[twin].t())
 
     @torch.no_grad()
     def by_input(self, up: Tensor, count: int) -> Tensor:
@@ -131,9 +123,17 @@ class Twins(Dense):
     def _through(self, twin: int, up: Tensor, rows: Tensor, count: int) -> Tensor:
         """Some rows of one of both, all the way back."""
         for i in reversed(range(1, len(self._layers))):
-            up = torch.mm(up, self._layers[i].weight[twin].t())
-            up = self._slope(up, self._seen[i][twin].index_select(0, rows))
-        return torch.mm(up, self._layers[0].weight[twin, -count:].t())
+            weight = self._layers[i].weight[twin]
+            up = up * weight.t() if weight.shape[1] == 1 else product(up, weight.t())
+            up = self._slope(up, self._pairs[i][twin].index_select(0, rows))
+        return product(up, self._layers[0].weight[twin, -count:].t())
+
+
+def layer_of(x: Tensor, weight: Tensor, bias: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
+    """`[N, in]` -> `[N, out]`. Only relu is a part of the product: oneDNN's tanh is not torch's to the last digits."""
+    if activation is torch.relu:
+        return product(x, weight, bias, relu=True)
+    return ACTIVATIONS[activation](product(x, weight, bias))
 
 
 def gradients_of(layer: Layer) -> tuple[Tensor, Tensor]:
