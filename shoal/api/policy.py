@@ -41,6 +41,11 @@ class Model(Network):
         """Recurrent state `[batch, ...]` at the start of an episode; None: this model has no memory."""
         return None
 
+    def prepared(self, observation: Tree) -> Tree:
+        """The part of `forward` in which no parameter has a say, for those who show several networks the same rows, `[R, B, ...]`.
+        `forward` takes this as well."""
+        return observation
+
     def forward(self, observation: Tree, state: Tree | None, first: Tensor) -> tuple[Tensor, Tree | None]:
         """`[R, B, ...]`, state before row 0, bool `[R, B]` where episodes start -> `[R, B, features]`, state after row R-1."""
         raise NotImplementedError

@@ -5,6 +5,9 @@ oneDNN uses all that a processor can do. The other library does so on some makes
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,12 +30,32 @@ def product(one: Tensor, other: Tensor, bias: Tensor | None = None, *, relu: boo
     return found.relu_() if relu else found
 
 
+class _Learning(threading.local):
+    """Whether this thread learns."""
+
+    now = False
+
+
+LEARNING = _Learning()
+
+
+@contextmanager
+def wide_products() -> Iterator[None]:
+    """Within, wide layers take the quick way. Whoever acts takes the usual one: its bits must not depend on other rows."""
+    LEARNING.now = True
+    try:
+        yield
+    finally:
+        LEARNING.now = False
+
+
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`functional.linear`, learned from in less time where it is wide. Whoever acts takes the usual way, row for row."""
-    learned = torch.is_grad_enabled() and weight.requires_grad and x.numel() * len(weight) >= WIDE
-    if ONEDNN and learned and by_hand(x) and not torch.is_autocast_enabled("cpu") and x.dtype == torch.float32:
-        return _Affine.apply(x.flatten(0, -2), weight, bias).unflatten(0, x.shape[:-1])
-    return functional.linear(x, weight, bias)
+    """`functional.linear`, and in less time where it is wide and is learned from."""
+    if not LEARNING.now or not ONEDNN or x.numel() * len(weight) < WIDE:
+        return functional.linear(x, weight, bias)
+    if not by_hand(x) or torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
+        return functional.linear(x, weight, bias)
+    return _Affine.apply(x.flatten(0, -2), weight, bias).unflatten(0, x.shape[:-1])
 
 
 class _Affine(torch.autograd.Function):

@@ -21,6 +21,8 @@ from shoal.models.layers import Dense, Width, orthogonal
 
 WOVEN = 4
 """Channels of bytes that make a 32-bit number."""
+AT_ONCE = 4
+"""Images that are woven at a time: they stay in the cache."""
 STACK = 4
 """Axes of several images with channels."""
 NATURE_MINIMUM = 36
@@ -58,6 +60,8 @@ class Pixels(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(0, 1)
+        if self.bytes and x.dtype != torch.uint8:  # prepared already
+            return x
         if not self.channels_first:
             x = x.movedim(-1, -3)
         if self.stacked:
@@ -65,6 +69,10 @@ class Pixels(nn.Module):
         # Reordered while still bytes: a quarter of the traffic.
         x = channels_last(x).float()
         return x.mul_(1 / 255) if self.bytes else x
+
+    def prepared(self, observation: Tree) -> Tree:
+        """Bytes as `forward` gives them, `[R, B, channels, height, width]`."""
+        return self(observation).unflatten(0, observation.shape[:2]) if self.bytes else observation
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -76,10 +84,14 @@ def channels_last(x: Tensor) -> Tensor:
     if not woven or x.is_contiguous(memory_format=torch.channels_last):
         return x.contiguous(memory_format=torch.channels_last)
     planes = x.numpy()
-    words = planes[:, -1].astype(np.uint32)
-    for plane in reversed(range(WOVEN - 1)):
-        words <<= 8
-        words |= planes[:, plane]
+    words = np.empty((len(planes), *planes.shape[2:]), np.uint32)
+    for begin in range(0, len(planes), AT_ONCE):
+        some = planes[begin : begin + AT_ONCE]
+        out = words[begin : begin + AT_ONCE]
+        out[:] = some[:, -1]
+        for plane in reversed(range(WOVEN - 1)):
+            out <<= 8
+            out |= some[:, plane]
     return torch.from_numpy(words.view(np.uint8).reshape(*words.shape, WOVEN)).permute(0, 3, 1, 2)
 
 
@@ -121,6 +133,9 @@ class NatureModel(Model):
         self.convolutions = nn.Sequential(*layers)
         self.dense = Dense(channels * height * width, config.hidden, "relu")
         self.features = self.dense.features
+
+    def prepared(self, observation: Tree) -> Tree:
+        return self.pixels.prepared(observation)
 
     def forward(self, observation: Tree, state: Tree | None, first: Tensor) -> tuple[Tensor, Tree | None]:
         """See Model."""
@@ -167,6 +182,9 @@ class ImpalaModel(Model):
         self.convolutions = nn.Sequential(*layers, nn.ReLU(inplace=True))
         self.dense = Dense(channels * height * width, config.hidden, "relu")
         self.features = self.dense.features
+
+    def prepared(self, observation: Tree) -> Tree:
+        return self.pixels.prepared(observation)
 
     def forward(self, observation: Tree, state: Tree | None, first: Tensor) -> tuple[Tensor, Tree | None]:
         """See Model."""

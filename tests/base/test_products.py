@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from shoal.base import products
-from shoal.base.products import ONEDNN, WIDE, affine, product
+from shoal.base.products import ONEDNN, WIDE, affine, product, wide_products
 
 either = pytest.mark.parametrize("onednn", sorted({False, ONEDNN}))
 
@@ -40,7 +40,8 @@ def test_wide_layers_learn_what_torch_learns(
         x = torch.randn(shape, requires_grad=True)
         weight, bias = torch.randn(256, 256, requires_grad=True), torch.randn(256, requires_grad=True)
         assert x.numel() * 256 >= WIDE
-        out = layer(x, weight, bias)
+        with wide_products():
+            out = layer(x, weight, bias)
         out.sin().sum().backward()
         said.append([out, x.grad, weight.grad, bias.grad])
     assert len(taken) == (3 if onednn else 0)
@@ -51,8 +52,8 @@ def test_wide_layers_learn_what_torch_learns(
 def test_who_acts_or_rounds_takes_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "product", None)
     x, weight, bias = torch.randn(256, 256), torch.randn(256, 256, requires_grad=True), torch.zeros(256)
-    with torch.no_grad():
-        assert torch.equal(affine(x, weight, bias), functional.linear(x, weight, bias))
-    with torch.autocast("cpu", torch.bfloat16):
+    assert torch.equal(affine(x, weight, bias), functional.linear(x, weight, bias))
+    with wide_products(), torch.autocast("cpu", torch.bfloat16):
         assert affine(x, weight, bias).dtype == torch.bfloat16
-    assert affine(x[:2], weight, bias).requires_grad
+    with wide_products():
+        assert affine(x[:2], weight, bias).requires_grad

@@ -162,3 +162,16 @@ def test_stacked_images_are_one_with_more_channels(channels_first: bool) -> None
     model = build_model(Named(name="auto"), space)
     assert type(model).__name__ == "NatureModel"
     assert model(raw, None, starts(2, 5, 5))[0].shape == (2, 5, 512)
+
+
+@pytest.mark.parametrize("name", ["nature", "impala"])
+@pytest.mark.parametrize("space", [PICTURES["hwc"], PICTURES["chw"]], ids=["hwc", "chw"])
+def test_what_was_prepared_is_taken_row_by_row(space: Space[Any], name: str) -> None:
+    model, raw = build_model(Named.parse({"name": name}), space), batch(space, 3, 2)
+    first = torch.zeros(3, 2, dtype=torch.bool)
+    wanted, _ = model(raw, None, first)
+    prepared = model.prepared(raw)
+    assert prepared.dtype == torch.float32
+    for rows in (slice(None), slice(1, None), slice(0, 2)):
+        found, _ = model(prepared[rows], None, first[rows])
+        torch.testing.assert_close(found, wanted[rows])

@@ -75,7 +75,8 @@ class DQN(QLearning):
 
     def _apart(self, observation: Tree, batch: Fragment) -> tuple[Tensor, Tensor]:
         """Without memory rows stand alone: only those to learn from get a graph, and what no target looks at is left out, as 0."""
-        seen, first = tree_map(lambda t: t[self.behind], observation), batch.first[self.behind]
+        seen = self.policy.model.prepared(tree_map(lambda t: t[self.behind], observation))
+        first = batch.first[self.behind]
         # where targets look further than one step, a lane that is cut off in the last rows has one row more to learn from
         most = self.settings.unroll + (self.settings.n_step > 1)
         learned, later = slice(None, most), slice(most, None)
