@@ -2,7 +2,7 @@
 
 `shape`: `inline` is one process; `local` an actor and a trainer with a share of each batch on every core, in step; `beside` an
 actor on one core and a trainer on the other, which keeps experience of one version before; `auto` is what a probe
-chooses. `threads`: of the trainer. `single`: sequences of one step each, as the peers keep them, instead of `unroll` steps that
+chooses. `threads`: of the trainer, and of Pong's emulators. `single`: sequences of one step each, as the peers keep them, instead of `unroll` steps that
 are drawn together.
 """
 
@@ -57,9 +57,11 @@ def experiment_of(settings: dict[str, Any]) -> Experiment:
     """The work that all sides do."""
     taken = {name: settings[name] for name in ("batch", "target_every", "capacity", "warmup", "lr")}
     world, (unroll, updates) = WORLDS[settings["world"]], round_of(settings)
+    emulators = {"num_threads": settings.get("threads", 1)} if settings["world"] == "pong" else {}
+    kwargs = {**world["env"].get("kwargs", {}), **emulators}
     return Experiment.parse(
         {
-            "env": {**world["env"], "num_envs": settings["num_envs"]},
+            "env": {**world["env"], "kwargs": kwargs, "num_envs": settings["num_envs"]},
             "algorithm": {"name": "dqn", "double": False, "unroll": unroll, "updates": updates, **taken},
             "model": world["model"],
             "placement": placement_of(settings),

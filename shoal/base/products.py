@@ -5,9 +5,6 @@ oneDNN uses all that a processor can do. The other library does so on some makes
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,7 +15,9 @@ from torch.nn import functional
 from shoal.base.arithmetic import by_hand
 
 ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-WIDE = 1 << 23
+WIDE = 1 << 18
+"""Weights of a layer from which its product takes longer than the call."""
+LONG = 1 << 23
 """Multiplications of a layer from which its gradients are worth a function of their own."""
 
 
@@ -30,32 +29,18 @@ def product(one: Tensor, other: Tensor, bias: Tensor | None = None, *, relu: boo
     return found.relu_() if relu else found
 
 
-class _Learning(threading.local):
-    """Whether this thread learns."""
-
-    now = False
-
-
-LEARNING = _Learning()
-
-
-@contextmanager
-def wide_products() -> Iterator[None]:
-    """Within, wide layers take the quick way. Whoever acts takes the usual one: its bits must not depend on other rows."""
-    LEARNING.now = True
-    try:
-        yield
-    finally:
-        LEARNING.now = False
-
-
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`functional.linear`, and in less time where it is wide and is learned from."""
-    if not LEARNING.now or not ONEDNN or x.numel() * len(weight) < WIDE:
+    """`functional.linear`, in less time where it is wide.
+
+    Who acts gets the bits of a row whatever else is asked: there the layer alone decides, and not how many rows there are.
+    """
+    learned = torch.is_grad_enabled() and weight.requires_grad
+    wide = x.numel() * len(weight) >= LONG if learned else weight.numel() >= WIDE
+    if not (wide and ONEDNN and by_hand(x) and x.dtype == torch.float32) or torch.is_autocast_enabled("cpu"):
         return functional.linear(x, weight, bias)
-    if not by_hand(x) or torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
-        return functional.linear(x, weight, bias)
-    return _Affine.apply(x.flatten(0, -2), weight, bias).unflatten(0, x.shape[:-1])
+    rows = x.flatten(0, -2)
+    out = _Affine.apply(rows, weight, bias) if learned else product(rows, weight.t(), bias)
+    return out.unflatten(0, x.shape[:-1])
 
 
 class _Affine(torch.autograd.Function):

@@ -13,7 +13,6 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from shoal.base.allocator import keep_freed_memory
-from shoal.base.products import wide_products
 
 
 @contextmanager
@@ -28,13 +27,6 @@ def torch_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def learning(threads: int) -> Iterator[None]:
-    """Within, torch computes with so many, and wide layers by what is quickest for batches that are learned from."""
-    with torch_threads(threads), wide_products():
-        yield
 
 
 class _Blas:

@@ -30,7 +30,7 @@ from shoal.api.worker import Worker
 from shoal.base.device import find_device
 from shoal.base.errors import InputError, ShoalError
 from shoal.base.faults import NO_FAULTS, Faults
-from shoal.base.threads import learning, prepare_to_learn
+from shoal.base.threads import prepare_to_learn, torch_threads
 from shoal.base.transfer import Road
 from shoal.base.tree import Tree
 from shoal.checkpoints.contents import to_bytes
@@ -252,7 +252,7 @@ class TrainerWorker(Worker):
             self._undo_ready = False
         self._shares.switch("worked")
         self._faults.at("update", self._updates + 1)
-        with learning(self.threads):  # who acts in this process keeps to one thread: its bits are those of any other
+        with torch_threads(self.threads):  # who acts in this process keeps to one: its bits are those of any other
             return [self._learn(round_)]
 
     def _learn(self, round_: Round) -> Message:

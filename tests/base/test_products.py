@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from shoal.base import products
-from shoal.base.products import ONEDNN, WIDE, affine, product, wide_products
+from shoal.base.products import LONG, ONEDNN, affine, product
 
 either = pytest.mark.parametrize("onednn", sorted({False, ONEDNN}))
 
@@ -39,9 +39,8 @@ def test_wide_layers_learn_what_torch_learns(
         torch.manual_seed(1)
         x = torch.randn(shape, requires_grad=True)
         weight, bias = torch.randn(256, 256, requires_grad=True), torch.randn(256, requires_grad=True)
-        assert x.numel() * 256 >= WIDE
-        with wide_products():
-            out = layer(x, weight, bias)
+        assert x.numel() * 256 >= LONG
+        out = layer(x, weight, bias)
         out.sin().sum().backward()
         said.append([out, x.grad, weight.grad, bias.grad])
     assert len(taken) == (3 if onednn else 0)
@@ -49,11 +48,25 @@ def test_wide_layers_learn_what_torch_learns(
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
 
 
-def test_who_acts_or_rounds_takes_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_for_who_acts_the_layer_decides_and_not_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    monkeypatch.setattr(products, "product", lambda *parts: taken.append(parts) or product(*parts))
+    x, bias = torch.randn(2, 128, 512), torch.zeros(512)
+    for width in (256, 512):
+        weight = torch.randn(512, width, requires_grad=True)
+        for rows in (x[:1, :1, :width], x[..., :width]):
+            with torch.no_grad():
+                torch.testing.assert_close(
+                    affine(rows, weight, bias), functional.linear(rows, weight, bias), rtol=1e-4, atol=1e-3
+                )
+        assert len(taken) == (0 if width == 256 or not ONEDNN else 2)
+
+
+def test_who_rounds_takes_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "product", None)
-    x, weight, bias = torch.randn(256, 256), torch.randn(256, 256, requires_grad=True), torch.zeros(256)
-    assert torch.equal(affine(x, weight, bias), functional.linear(x, weight, bias))
-    with wide_products(), torch.autocast("cpu", torch.bfloat16):
+    x, weight, bias = torch.randn(256, 512), torch.randn(512, 512, requires_grad=True), torch.zeros(512)
+    with torch.autocast("cpu", torch.bfloat16):
         assert affine(x, weight, bias).dtype == torch.bfloat16
-    with wide_products():
-        assert affine(x[:2], weight, bias).requires_grad
+        with torch.no_grad():
+            assert affine(x, weight, bias).dtype == torch.bfloat16
+    assert affine(x[:2], weight, bias).requires_grad

@@ -84,12 +84,12 @@ class DQN(QLearning):
         def values(policy: QPolicy, rows: slice) -> Tensor:
             return policy.values(tree_map(lambda t: t[rows], seen), None, first[rows])[0]
 
-        online = values(self.policy, learned)
         with torch.no_grad():
             target = values(self.target.module, slice(1, None))
             rest = (
                 values(self.policy, later) if self.settings.double else torch.zeros_like(target[-len(first[later]) :])
             )
+        online = values(self.policy, learned)  # last: what it keeps for the gradient is in the cache
         return torch.cat([online, rest]), torch.cat([torch.zeros_like(target[:1]), target])
 
     def _descent(
