@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from shoal.base.products import product
 
@@ -18,6 +19,10 @@ ACTIVATIONS: dict[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]] = {
     torch.tanh: torch.tanh_,
 }
 """Those whose slopes are known by what came out, each with its way to work in place."""
+
+
+ROWS = 32
+"""Those that are chosen go through in multiples of it, filled up by zeros: oneDNN compiles a product for each number of rows."""
 
 
 class Layer(NamedTuple):
@@ -117,7 +122,10 @@ class Twins(Dense):
         found = up.new_zeros(up.shape[1], count)
         for twin, own in enumerate(up):
             rows = own.nonzero().squeeze(1)
-            found.index_add_(0, rows, self._through(twin, own.index_select(0, rows).unsqueeze(1), rows, count))
+            some = own.index_select(0, rows)
+            if more := -len(rows) % ROWS:
+                rows, some = functional.pad(rows, (0, more)), functional.pad(some, (0, more))
+            found.index_add_(0, rows, self._through(twin, some.unsqueeze(1), rows, count))
         return found
 
     def _through(self, twin: int, up: Tensor, rows: Tensor, count: int) -> Tensor:

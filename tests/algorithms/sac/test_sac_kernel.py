@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from shoal.algorithms.kernels.dense import Twins
+from shoal.algorithms.kernels.dense import ROWS, Twins
 from shoal.algorithms.learner import SoloLearner
 from shoal.algorithms.sac import SAC
 from shoal.algorithms.sac.kernel import SACKernel
@@ -53,13 +53,14 @@ def test_updates_are_those_of_autograd(activation: str, hidden: list[int], setti
 
 
 def test_each_critic_goes_back_through_the_rows_in_which_it_is_the_lesser(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both together through all that count, and not twice as many."""
+    """Both together through all that count, and not twice as many; few numbers of rows occur."""
     by_hand, _ = both()
     through: list[int] = []
     original = Twins._through
 
     def back(self: Twins, twin: int, up: torch.Tensor, *rest: Any) -> torch.Tensor:
-        through.append(len(up))
+        assert len(up) % ROWS == 0
+        through.append(int((up != 0).sum()))
         return original(self, twin, up, *rest)
 
     monkeypatch.setattr(Twins, "_through", back)
