@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,7 @@ class OpenSpielEnv(NativeEnv):
         self._movers = np.zeros(num_envs, np.int64)
         """Whose turn it is, or `TOGETHER`, or `OVER`: asked once for each position, since every question to a state costs."""
         self._earned = np.zeros((num_envs, self.players))
+        self._paid_at_the_end = game.get_type().reward_model.name == "TERMINAL"
         self._allowed = np.ones((num_envs, self.players, game.num_distinct_actions()), bool)
         self._shown = np.zeros((num_envs, self.players, *shape), np.float32)
         self._stale = np.ones(num_envs, bool)
@@ -82,15 +83,22 @@ class OpenSpielEnv(NativeEnv):
         for row in rows.tolist():
             self.states[row] = self.game.new_initial_state()
         self._play_chance(rows)
-        self._earned[rows] = [self.states[row].returns() for row in rows.tolist()]
+        self._earned[rows] = self._payoffs(rows)
 
     def advance(self, actions: ByGroup) -> Outcome:
         for row, (player, chosen) in enumerate(zip(self._movers.tolist(), actions[GROUP].tolist(), strict=True)):
             self._move(row, player, chosen)
         self._play_chance(self._everyone)
-        earned = np.array([state.returns() for state in self.states])
-        reward, self._earned = earned - self._earned, earned
-        return self.ended_together({GROUP: reward}, self._movers == OVER)
+        over = self._movers == OVER
+        rows = np.flatnonzero(over) if self._paid_at_the_end else self._everyone
+        reward = np.zeros_like(self._earned)
+        if len(rows):
+            earned = self._payoffs(rows)
+            reward[rows], self._earned[rows] = earned - self._earned[rows], earned
+        return self.ended_together({GROUP: reward}, over)
+
+    def _payoffs(self, rows: Array) -> Array:
+        return np.array([self.states[row].returns() for row in rows.tolist()])
 
     def _move(self, row: int, player: int, chosen: list[int]) -> None:
         for number in range(self.players) if player == TOGETHER else (player,):
@@ -131,11 +139,14 @@ class OpenSpielEnv(NativeEnv):
 
     def action_masks(self) -> ByGroup:
         """Whoever waits is told nothing: all is allowed."""
+        rows, players = np.nonzero(self.acting()[GROUP])
+        legal = [
+            self.states[row].legal_actions(player) for row, player in zip(rows.tolist(), players.tolist(), strict=True)
+        ]
+        counts = np.array([len(each) for each in legal], np.int64)
         self._allowed[:] = True
-        for row, player in np.argwhere(self.acting()[GROUP]).tolist():
-            allowed = self._allowed[row, player]
-            allowed[:] = False
-            allowed[self.states[row].legal_actions(player)] = True
+        self._allowed[rows, players] = False
+        self._allowed[rows.repeat(counts), players.repeat(counts), list(chain.from_iterable(legal))] = True
         return {GROUP: self._allowed.copy()}
 
     # ------------------------------------------------------------ snapshots
@@ -149,7 +160,7 @@ class OpenSpielEnv(NativeEnv):
         super().restore({key: value for key, value in tree.items() if key != "history"})
         self.states = [replayed(self.game, moves.tolist()) for moves in tree["history"]]
         self._play_chance(self._everyone)
-        self._earned = np.array([state.returns() for state in self.states])
+        self._earned = self._payoffs(self._everyone)
         self.action_masks()
 
 

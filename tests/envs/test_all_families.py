@@ -122,7 +122,8 @@ def trained(case: Case, steps: int, agents: int, folder: Path) -> tuple[float, f
     rate = (rows[-1]["step"] - begin["step"]) / (rows[-1]["time/elapsed"] - begin["time/elapsed"])
     late = [row for row in rows if row["step"] > begin["step"]]
     inference, waits = (
-        statistics.mean(row[f"time/actor_{part}"] for row in late) for part in ("inference", "waited_slot")
+        statistics.mean(row[key] for row in late if key in row)  # the actor speaks now and then, not once a round
+        for key in ("time/actor_inference", "time/actor_waited_slot")
     )
     return rate, inference, waits
 
