@@ -2,8 +2,8 @@
 
 `shape`: `inline` is one process; `local` an actor and a trainer with a share of each batch on every core, in step; `beside` an
 actor on one core and a trainer on the other, which keeps experience of one version before; `auto` is what a probe
-chooses. `threads`: of the trainer, and of Pong's emulators. `single`: sequences of one step each, as the peers keep them, instead of `unroll` steps that
-are drawn together.
+chooses. `threads`: of the trainer, and of Pong's emulators. `single`: sequences of one step each, as the peers keep them, instead
+of `unroll` steps that are drawn together.
 """
 
 from __future__ import annotations
