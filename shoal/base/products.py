@@ -17,16 +17,22 @@ from shoal.base.arithmetic import by_hand
 ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 WIDE = 1 << 18
 """Weights of a layer from which its product takes longer than the call."""
+SHORT = 1 << 22
+"""Multiplications of a product below which the other library is as quick, and its call quicker."""
 LONG = 1 << 23
 """Multiplications of a layer from which its gradients are worth a function of their own."""
 
 
 def product(one: Tensor, other: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
     """Of two matrices, and `bias` to each row; however they lie in memory."""
-    if ONEDNN and one.numel():
-        return torch.ops.mkldnn._linear_pointwise(one, other.t(), bias, "relu" if relu else "none", [], "")
+    if ONEDNN and one.numel() * other.shape[1] >= SHORT:
+        return by_onednn(one, other, bias, relu=relu)
     found = torch.mm(one, other) if bias is None else torch.addmm(bias, one, other)
     return found.relu_() if relu else found
+
+
+def by_onednn(one: Tensor, other: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(one, other.t(), bias, "relu" if relu else "none", [], "")
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -39,7 +45,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if not (wide and ONEDNN and by_hand(x) and x.dtype == torch.float32) or torch.is_autocast_enabled("cpu"):
         return functional.linear(x, weight, bias)
     rows = x.flatten(0, -2)
-    out = _Affine.apply(rows, weight, bias) if learned else product(rows, weight.t(), bias)
+    out = _Affine.apply(rows, weight, bias) if learned else by_onednn(rows, weight.t(), bias)
     return out.unflatten(0, x.shape[:-1])
 
 

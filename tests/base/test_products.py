@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from shoal.base import products
-from shoal.base.products import LONG, ONEDNN, affine, product
+from shoal.base.products import LONG, ONEDNN, affine, by_onednn, product
 
 either = pytest.mark.parametrize("onednn", sorted({False, ONEDNN}))
 
@@ -17,6 +17,7 @@ either = pytest.mark.parametrize("onednn", sorted({False, ONEDNN}))
 @pytest.mark.parametrize("rows", [0, 1, 37])
 def test_products_are_those_of_torch(onednn: bool, relu: bool, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "ONEDNN", onednn)
+    monkeypatch.setattr(products, "SHORT", 1)
     one, other, bias = torch.randn(rows, 24), torch.randn(24, 16), torch.randn(16)
     wanted = one @ other + bias
     for left in (one, one.t().contiguous().t()):
@@ -33,7 +34,7 @@ def test_wide_layers_learn_what_torch_learns(
 ) -> None:
     monkeypatch.setattr(products, "ONEDNN", onednn)
     taken = []
-    monkeypatch.setattr(products, "product", lambda *parts: taken.append(parts) or product(*parts))
+    monkeypatch.setattr(products, "by_onednn", lambda *parts, **relu: taken.append(parts) or by_onednn(*parts, **relu))
     said = []
     for layer in (affine, functional.linear):
         torch.manual_seed(1)
@@ -50,7 +51,7 @@ def test_wide_layers_learn_what_torch_learns(
 
 def test_for_who_acts_the_layer_decides_and_not_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    monkeypatch.setattr(products, "product", lambda *parts: taken.append(parts) or product(*parts))
+    monkeypatch.setattr(products, "by_onednn", lambda *parts: taken.append(parts) or by_onednn(*parts))
     x, bias = torch.randn(2, 128, 512), torch.zeros(512)
     for width in (256, 512):
         weight = torch.randn(512, width, requires_grad=True)
@@ -63,7 +64,7 @@ def test_for_who_acts_the_layer_decides_and_not_the_rows(monkeypatch: pytest.Mon
 
 
 def test_who_rounds_takes_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "product", None)
+    monkeypatch.setattr(products, "by_onednn", None)
     x, weight, bias = torch.randn(256, 512), torch.randn(512, 512, requires_grad=True), torch.zeros(512)
     with torch.autocast("cpu", torch.bfloat16):
         assert affine(x, weight, bias).dtype == torch.bfloat16
